@@ -16,11 +16,12 @@ u → v.p says how the loss changes as what u sends to v.p, and to no other read
 ⟨z, dz⟩, the gradient of a gate on the head, is that of one head's backward by hand, and of trace.table().
 """
 
+import argparse
+
 import numpy as np
 
 import minigrad as mg
 from minigrad import study
-from minigrad.base import cli
 
 NAMES, TOKENS, NEXT = "ABC", np.array([2, 0, 1, 2, 0]), 1
 V, T, C = len(NAMES), len(TOKENS), 12
@@ -117,11 +118,9 @@ def row(name, *numbers):
     print(f"    {name:28}" + "".join(f"{round(number, 4) + 0.0:12.4f}" for number in numbers))  # + 0.0: no -0.0000
 
 
-@cli.command("backprop_between_heads")
-def main(argv=()):
-    parser = cli.Parser(description=__doc__)
-    file = cli.picture("edges.svg", ".svg", ".png", ".dot", package="graphviz")
-    parser.add_argument("--out", type=file, metavar="FILE", help="draw the edges: .svg, .png or .dot")
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", metavar="FILE", help="draw the edges: .svg, .png or .dot")
     args = parser.parse_args(argv)
     loss, probabilities, writes, values = forward()
     G, dzs, dSs = backward(probabilities, values)
@@ -166,8 +165,7 @@ def main(argv=()):
     print(f"\nlargest disagreement, of {len(hand)} edges: {worst:.0e}\n\n{flow.check()}")
     if args.out:
         print("wrote", *flow.graph().save(args.out))
-    return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()

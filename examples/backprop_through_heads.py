@@ -13,11 +13,12 @@ times:
 --out draws this backward pass as a graph, which needs the Python package graphviz.
 """
 
+import argparse
+
 import numpy as np
 
 import minigrad as mg
 from minigrad import nn, study, viz
-from minigrad.base import cli
 
 X = [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]  # (T, C)
 TARGET = [[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 1, 0]]  # (T, C): y*
@@ -125,11 +126,9 @@ def show(columns):
         print("      " + "    ".join(cell.rjust(width) for cell, width in zip(row, widths)))
 
 
-@cli.command("backprop_through_heads")
-def main(argv=()):
-    parser = cli.Parser(description=__doc__)
-    file = cli.picture("backprop.svg", ".svg", ".png", ".dot", package="graphviz")
-    parser.add_argument("--out", type=file, metavar="FILE", help="draw the backward pass: .svg, .png or .dot")
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", metavar="FILE", help="draw the backward pass: .svg, .png or .dot")
     args = parser.parse_args(argv)
 
     model = TwoHeads()
@@ -152,8 +151,7 @@ def main(argv=()):
     if args.out:
         picture = viz.graph(loss, names=model, direction="backward", show=("shape", "grad_norm"))
         print("wrote", *picture.save(args.out))
-    return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()

@@ -3,18 +3,49 @@
     python examples/char_lm.py                       on little stories: half a minute
     python examples/char_lm.py --text book.txt       on a text of your own
 
-This is the loop itself. `minigrad train` has a faster recipe (minigrad/training/recipe.py), checkpoints that a stopped
-run goes on from, and several processes if there are. `minigrad report FILE` reads what --out has.
+This is the loop itself. `minigrad train` has a faster recipe (minigrad/training/recipe.py), and checkpoints from which
+a stopped run goes on. `minigrad report FILE` shows the heads of the model that --out saves.
 """
 
+import argparse
 import dataclasses
 
 import minigrad as mg
 from minigrad import nn, optim
-from minigrad.base import cli
-from minigrad.training import checkpoint, text
+from minigrad.training import text
 
 B, T = 12, 64  # blocks per step; characters the model sees at once
+
+
+def read(files=()):
+    """A text as numbers: (vocabulary, training ids, validation batches). The last tenth is held out."""
+    corpus = text.read_corpus(files)
+    vocab = text.CharVocab(corpus)  # every character has a number
+    train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
+    return vocab, train_ids, text.fixed_batches(val_ids, T, B, limit=50)
+
+
+def train(model, train_ids, steps, lr=4e-3, seed=1337, watch=None):
+    """Train a model with AdamW; watch(step, loss), if given, is called after each step."""
+    batches = text.Batches(train_ids, T, B, mg.Generator(seed))
+    optimizer = optim.AdamW(model.parameter_groups(weight_decay=0.1), lr=lr, betas=(0.9, 0.99))
+
+    @mg.capture  # its arithmetic is recorded once, and then run in one piece
+    def train_step(x, y):
+        _, loss = model(x, y)  # (B, T, V), ()
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        return loss
+
+    for step in range(1, steps + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = optim.warmup_cosine(step - 1, total=steps, lr=lr, min_lr=lr / 40, warmup=min(100, steps // 4))
+        x, y = next(batches)  # (B, T), (B, T): y is x one character later
+        loss = train_step(mg.tensor(x), mg.tensor(y))
+        if watch is not None:
+            watch(step, loss.item())
 
 
 @mg.no_grad()
@@ -26,58 +57,30 @@ def evaluate(model, batches):
     return sum(losses) / len(losses)
 
 
-@cli.command("char_lm")
-def main(argv=()):
-    parser = cli.Parser(description=__doc__)
-    parser.add_argument("--text", nargs="+", type=cli.path, default=(), metavar="FILE", help="default: little stories")
-    parser.add_argument("--steps", type=cli.COUNT, default=1000, metavar="N", help="steps of training (default: 1000)")
-    parser.add_argument("--lr", type=cli.number(float, above=0), default=4e-3, metavar="N", help="default: 0.004")
-    parser.add_argument("--seed", type=cli.SEED, default=1337, metavar="N", help="default: 1337")
-    parser.add_argument("--out", type=cli.path, metavar="FILE", help="save the model there (default: nowhere)")
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", nargs="+", default=(), metavar="FILE", help="default: little stories")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1337)
+    parser.add_argument("--out", metavar="FILE", help="save the model there")
     args = parser.parse_args(argv)
-    if args.out:
-        cli.file_to_write(args.out, "--out", "model.safetensors", ".safetensors")
 
-    # The text as numbers: every character has one. The last tenth is held out.
-    corpus = text.read_corpus(args.text)
-    vocab = text.CharVocab(corpus)
-    train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
-    batches = text.Batches(train_ids, T, B, mg.Generator(args.seed), "training split")
-    val_batches = text.fixed_batches(val_ids, T, B, limit=50, name="validation split")
-    print(f"{len(corpus):,} characters, {len(vocab)} different")
-
+    vocab, train_ids, val_batches = read(args.text)
     mg.manual_seed(args.seed)
     model = nn.GPT(nn.GPTConfig(len(vocab), block_size=T, n_layer=2, n_head=4, n_embd=128, bias=False))
-    optimizer = optim.AdamW(model.parameter_groups(weight_decay=0.1), lr=args.lr, betas=(0.9, 0.99))
-    print(f"{model.num_parameters():,} parameters")
+    print(f"{len(train_ids):,} characters, {len(vocab)} different; {model.num_parameters():,} parameters")
 
-    @mg.capture  # its arithmetic is recorded once, and then run in one piece
-    def train_step(x, y):
-        _, loss = model(x, y)  # (B, T, V), ()
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        return loss
+    def watch(step, loss):
+        if step % 100 == 0 or step == args.steps:
+            print(f"step {step}: training loss {loss:.4f}, validation loss {evaluate(model, val_batches):.4f}")
 
-    for step in range(args.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = optim.warmup_cosine(step, total=args.steps, lr=args.lr, min_lr=args.lr / 40, warmup=100)
-        x, y = next(batches)  # (B, T), (B, T): y is x one character later
-        loss = train_step(mg.tensor(x), mg.tensor(y))
-        if (step + 1) % 100 == 0 or step + 1 == args.steps:
-            held_out = evaluate(model, val_batches)
-            print(f"step {step + 1}: training loss {loss.item():.4f}, validation loss {held_out:.4f}")
-
+    train(model, train_ids, args.steps, seed=args.seed, watch=watch)
     if args.out:
-        about = {"chars": vocab.chars, "config": dataclasses.asdict(model.config)}
-        checkpoint.save(args.out, *checkpoint.pack(model, **about))
-        print(f"wrote {args.out}")
-    prompt = vocab.encode(corpus[:1])[None]  # (1, 1)
-    written = model.generate(mg.tensor(prompt), 300, temperature=0.8, generator=mg.Generator(args.seed))  # (1, 301)
-    print(f"\n{vocab.decode(written.numpy()[0])}")
-    return 0
+        mg.save({"model": model, "config": dataclasses.asdict(model.config), "chars": vocab.chars}, args.out)
+    prompt = mg.tensor(vocab.encode(vocab.beginning)[None])  # (1, 1)
+    written = model.generate(prompt, 300, temperature=0.8, generator=mg.Generator(args.seed))  # (1, 301)
+    print(vocab.decode(written.numpy()[0]))
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()

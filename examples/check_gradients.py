@@ -5,7 +5,6 @@ python examples/check_gradients.py
 
 import minigrad as mg
 from minigrad import Op, case, nn
-from minigrad.base import cli
 from minigrad.gradcheck import check_op, gradcheck
 from minigrad.nn import functional as F
 
@@ -41,9 +40,7 @@ def loss(op, x, weight):
     return F.cross_entropy(op.apply(x @ weight[0], beta=1.5) @ weight[1], mg.tensor([0, 1, 1]))
 
 
-@cli.command("check_gradients")
-def main(argv=()):
-    cli.Parser(description=__doc__).parse_args(argv)
+def main():
     mg.manual_seed(0)
     x, weight = mg.randn(3, 4), [mg.randn(4, 5), mg.randn(5, 2)]
 
@@ -62,8 +59,7 @@ def main(argv=()):
     model = nn.GPT(nn.GPTConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16))
     tokens, targets = mg.randint(0, 11, (2, 8)), mg.randint(0, 11, (2, 8))
     print(gradcheck(lambda m: m(tokens, targets)[1], model, probes=()))
-    return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()

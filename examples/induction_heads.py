@@ -20,9 +20,11 @@ the head by who reads it, and by Q, K or V; the script prints that for the whole
 The controls: a single layer cannot do it; and with a single period, 12, the heads learn to look 11 tokens back.
 """
 
+import argparse
+from pathlib import Path
+
 import minigrad as mg
 from minigrad import optim, study
-from minigrad.base import cli
 from minigrad.viz import curves
 
 V = T = 32  # the vocabulary, and the tokens that the model sees
@@ -120,18 +122,15 @@ def why(flows, head):
     return "\n".join(lines)
 
 
-@cli.command("induction_heads")
-def main(argv=()):
-    parser = cli.Parser(description=__doc__)
-    parser.add_argument("--seed", type=cli.SEED, default=0)
-    parser.add_argument("--steps", type=cli.COUNT, default=STEPS)
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--controls", action="store_true", help="also train a single layer, and on a single period")
-    parser.add_argument("--out", type=cli.path, metavar="FOLDER", help="write induction.html and pictures there")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write induction.html and pictures there")
     args = parser.parse_args(argv)
     if args.out:
-        for package in ("graphviz", "matplotlib"):
-            cli.needs(package, "--out")
-        cli.folder_to_write(args.out, "--out")
+        args.out.mkdir(parents=True, exist_ok=True)
 
     model, steps, scores, flows = new_model(args.seed), [], {"previous": [], "induction": []}, []
     tokens = study.repeated_tokens([9, UNSEEN], V, T + 1, mg.Generator(args.seed))
@@ -174,8 +173,7 @@ def main(argv=()):
         if flows:
             wrote += flows[strongest(flows, head)[1]][1].graph(least=0.08).save(args.out / "induction_flow.svg")
         print("wrote", *wrote)
-    return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()

@@ -8,11 +8,11 @@ The pattern printed at the end shows the decoder's letters (rows) reading the en
 first. `--out reads.png` draws it, each head by itself.
 """
 
+import argparse
 import time
 
 import minigrad as mg
 from minigrad import nn, optim
-from minigrad.base import cli
 from minigrad.nn import functional as F
 from minigrad.viz import heads_grid
 
@@ -126,20 +126,15 @@ def show(model, word, out=None):
         print(f"wrote {out}")
 
 
-@cli.command("reverse_sequence")
-def main(argv=()):
-    parser = cli.Parser(description=__doc__)
-    parser.add_argument("--steps", type=cli.WHOLE, default=STEPS)
-    parser.add_argument("--seed", type=cli.SEED, default=0)
-    parser.add_argument(
-        "--out", type=cli.picture("reads.png"), metavar="FILE", help="draw the heads' patterns as a PNG"
-    )
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--out", metavar="FILE", help="draw the heads' patterns as a PNG")
     args = parser.parse_args(argv)
-    model = train(args.steps, seed=args.seed)
+    model = train(args.steps)
     print(f"{exact(model):.1%} of 1000 new words reversed without a mistake")
     show(model, "attention", args.out)
-    return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()

@@ -1,44 +1,44 @@
-"""Scores that are too large keep a head from learning: its gradients, trainings from one start, and a remedy.
+"""Why scores are divided by √d_k: scores that are too large close the softmax, and a head behind it cannot learn.
 
-    python examples/saturation.py              about five seconds
-    python examples/saturation.py --out runs   also draws runs/saturation.png and runs/learning.png
+    python examples/saturation.py [--out learning.png]      about five seconds
 
-The task is to look things up. A sequence holds 16 pairs of a key and a value; asked for each key, in another order, one
-head has to find its pair and to say the value. Which question belongs to which key has to be learned.
-
-First, a head that has half learned it gets W_Q, and so its scores, times 2, 4, … 32. A row P of its pattern is the
-softmax of a row S of scores, so that
+q · k of unit-normal numbers has a standard deviation of √d_k. A row P of the pattern is the softmax of a row S of
+scores, so that
 
     dS = P ⊙ (dP - D),   D = Σ_j P_j dP_j.
 
 Where P is 1 at a single key, D is that key's dP: for that key the factor dP - D is 0, and for all others the factor P
-is. So dS is 0 whatever dP is, and with it dQ = dS K / √d_k and the gradient of W_Q. Openness, 1 - Σ_j P_j², is 0 in
-such a row. The last two columns are medians over the questions that the head gets wrong, of sizes at the key asked for:
-dP - D says how the loss would change if the head began to look there, and dS what of this arrives. What is left of |dS|
-comes from a few rows that are not so.
+is. So dS is 0 whatever dP is. The first table shows ‖dS‖, the gradient that reaches the scores, given a unit-normal
+gradient of the pattern over 32 keys; each number is the median over queries.
 
-Then the model is trained from the same random numbers as usual; with W_Q and W_K 4 times as large, which makes the
-scores 16 times as large; and so again, but with each q and k divided by its root mean square. That is the remedy: the
-scores then stay within ±√d_k, however large W_Q and W_K are (query-key normalisation: Henry et al. 2020, and Dehghani
-et al. 2023 for very large vision transformers). It takes a little longer than the first, since AdamW's steps turn large
-weights slowly. The second has weights as large as the third, and differs from it by its scores alone.
-
-What 1/√d_k has to do with this, examples/scale.py shows.
+What that does to a head: a sequence holds 16 pairs of a key and a value; asked for each key, in another order, one head
+has to find its pair and to say the value. It is trained from the same random numbers as usual; with W_Q and W_K 4 times
+as large, which makes the scores 16 times as large; and so again, but with each q and k divided by its root mean square.
+That is the remedy: the scores then stay within ±√d_k, however large W_Q and W_K are (query-key normalisation: Henry et
+al. 2020, and Dehghani et al. 2023 for very large vision transformers).
 """
+
+import argparse
 
 import numpy as np
 
 import minigrad as mg
 from minigrad import nn, optim, study
-from minigrad.base import cli
 from minigrad.nn import functional as F
 from minigrad.viz import curves
 
 V, S, C = 64, 16, 64  # questions, keys and values of each kind; pairs of a sequence; numbers of an embedding
-FACTORS = 1, 2, 4, 8, 16, 32
-HALF, STEPS, EVERY = 30, 300, 25  # steps until the task is half learned; of a training; between two looks at it
-WIDTH = 10  # of a column
 TRAININGS = {"as usual": (1, False), "scores × 16": (16, False), "× 16, q and k normed": (16, True)}
+
+
+def gradient_and_top(d_k, scale, queries=500, keys=32):
+    """Medians over queries of ‖dS‖ and of the largest weight of a pattern, for random q and k of size d_k."""
+    mg.manual_seed(0)
+    q, k = mg.randn(queries, 1, d_k), mg.randn(queries, keys, d_k)
+    scores = (q @ k.mT * scale).requires_grad_()  # (queries, 1, keys)
+    pattern = scores.softmax(-1)
+    pattern.backward(mg.randn(*pattern.shape))
+    return np.median(scores.grad.norm(dim=-1).numpy()), np.median(pattern.detach().amax(-1).numpy())
 
 
 class Lookup(nn.Module):
@@ -70,126 +70,42 @@ def draw(B, generator):
     return (keys, values, keys.gather(1, order)), values.gather(1, order)
 
 
-def loss_of(logits, answer):
-    return F.cross_entropy(logits.reshape(-1, V), answer.reshape(-1))
+def learn(model, steps, B=32):
+    """Train with AdamW. Returns the share of right answers to each batch, (steps,)."""
+    generator, optimizer = mg.Generator(1000), optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
+    right = []
+    for _ in range(steps):
+        batch, answer = draw(B, generator)
+        optimizer.zero_grad()
+        logits = model(*batch)
+        F.cross_entropy(logits.reshape(-1, V), answer.reshape(-1)).backward()
+        optimizer.step()
+        right.append((logits.argmax(-1) == answer).float().mean().item())
+    return right
 
 
-def train(model, seed, steps, watch=None, B=32, lr=3e-3):
-    """Train with AdamW. watch(step), if given, is called before the first step and after each. Returns the model."""
-    generator, optimizer = mg.Generator(seed + 1000), optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
-    for step in range(steps + 1):
-        if watch is not None:
-            watch(step)
-        if step < steps:
-            batch, answer = draw(B, generator)
-            optimizer.zero_grad()
-            loss_of(model(*batch), answer).backward()
-            optimizer.step()
-    return model
-
-
-def look(model, seed, B=64):
-    """What there is to see on B new sequences, numbers by name. |·| is the square root of a sum of squares."""
-    (keys, values, asked), answer = draw(B, mg.Generator(seed + 2000))
-    with study.trace_heads(model) as trace:
-        logits = model(keys, values, asked)
-        loss = loss_of(logits, answer)
-        loss.backward()
-    dW_Q = model.attn.in_proj_weight.grad.numpy()[:C]
-    model.zero_grad()
-    P, dP, dS = (x[:, 0] for x in (trace[0].pattern, trace[0].pattern_grad, trace[0].scores_grad))  # (B, T, S) each
-    wrong = (logits.argmax(-1) != answer).numpy()  # (B, T)
-    there = (asked.unsqueeze(-1) == keys.unsqueeze(1)).numpy() & wrong[..., None]  # (B, T, S): the keys asked for
-    return {
-        "right": 1 - wrong.mean(),
-        "loss": loss.item(),
-        "openness": 1 - (P**2).sum(-1).mean(),
-        "|dP|": np.linalg.norm(dP),
-        "|dS|": np.linalg.norm(dS),
-        "|dW_Q|": np.linalg.norm(dW_Q),
-        "dP - D": median(dP - (P * dP).sum(-1, keepdims=True), there),
-        "dS": median(dS, there),
-    }
-
-
-def median(x, there):
-    """Of the sizes of some numbers; nan if there are none."""
-    return np.median(abs(x[there])) if there.any() else np.nan
-
-
-def saturate(model, seed):
-    """{name: [what look() says, for each factor]} while W_Q, and with it the scores, grows."""
-    found = []
-    for before, factor in zip((1, *FACTORS), FACTORS):
-        model.attn.weights()[0].detach().mul_(factor / before)
-        found.append(look(model, seed))
-    return {name: [each[name] for each in found] for name in found[0]}
-
-
-def learn(seed, steps):
-    """{training: {name: [what look() says at each of the steps]}}, and "step" beside the names."""
-    runs = {}
-    for title, options in TRAININGS.items():
-        mg.manual_seed(seed)
-        model, found = Lookup(*options), []
-
-        def watch(step, model=model, found=found):
-            if step % EVERY == 0 or step == steps:
-                found.append({"step": step} | look(model, seed))
-
-        train(model, seed, steps, watch)
-        runs[title] = {name: [each[name] for each in found] for name in found[0]}
-    return runs
-
-
-def learned(run, share=0.9):
-    steps = [step for step, right in zip(run["step"], run["right"]) if right >= share]
-    return f"{share:.0%} right at step {steps[0]}" if steps else f"not {share:.0%} right within {run['step'][-1]} steps"
-
-
-def table(columns):
-    """{name: numbers} as lines of text. Where there is no number, nan, there is nothing."""
-    rows = [list(columns)]
-    for row in zip(*columns.values()):
-        rows.append([str(x) if isinstance(x, int) else "" if np.isnan(x) else f"{x:.2g}" for x in row])
-    return "\n".join("".join(f"{x:>{WIDTH}}" for x in row) for row in rows)
-
-
-@cli.command("saturation")
-def main(argv=()):
-    parser = cli.Parser(description=__doc__)
-    parser.add_argument("--seed", type=cli.SEED, default=0)
-    parser.add_argument("--steps", type=cli.COUNT, default=STEPS, help=f"of each training (default: {STEPS})")
-    parser.add_argument("--out", type=cli.path, metavar="FOLDER", help="write saturation.png and learning.png there")
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=300, help="of each training (default: 300)")
+    parser.add_argument("--out", metavar="FILE", help="draw the share of right answers as a PNG")
     args = parser.parse_args(argv)
-    if args.out:
-        cli.needs("matplotlib", "--out")
-        cli.folder_to_write(args.out, "--out")
 
-    mg.manual_seed(args.seed)
-    model = train(Lookup(), args.seed, HALF)
-    found = saturate(model, args.seed)
-    print(f"after {HALF} steps of training, the scores multiplied\n\n{table({'scores ×': FACTORS} | found)}\n")
-    dP, dS, dW_Q, asks, arrives = (
-        f"{found[name][-1] / found[name][0]:.2g} times" for name in ("|dP|", "|dS|", "|dW_Q|", "dP - D", "dS")
-    )
-    print(f"From × {FACTORS[0]} to × {FACTORS[-1]}, |dP| becomes {dP} what it was, |dS| {dS} and |dW_Q| {dW_Q}.")
-    print(f"At the keys that the head should have looked at, dP - D becomes {asks} what it was,")
-    print(f"and dS, which is P times that, {arrives}.")
+    print(" d_k   ‖dS‖ scaled  not scaled   largest weight scaled  not scaled")
+    for d_k in 4, 16, 64, 256, 1024:
+        (scaled, top), (unscaled, top_unscaled) = (gradient_and_top(d_k, scale) for scale in (d_k**-0.5, 1))
+        print(f"{d_k:4} {scaled:12.3f} {unscaled:11.2g} {top:22.2f} {top_unscaled:11.2f}")
 
-    runs = learn(args.seed, args.steps)
-    for title, run in runs.items():
-        shown = {name: run[name] for name in ("step", "right", "loss", "openness", "|dS|", "dP - D", "dS")}
-        print(f"\n{title}: {learned(run)}\n\n{table(shown)}")
+    looks, series = range(50, args.steps + 1, 50), {}
+    print(f"\n{'right answers at step':24}" + "".join(f"{step:>8}" for step in looks))
+    for title, options in TRAININGS.items():
+        mg.manual_seed(0)
+        right = learn(Lookup(*options), args.steps)
+        print(f"{title:24}" + "".join(f"{np.mean(right[step - 10 : step]):8.0%}" for step in looks))
+        series[title] = list(range(args.steps)), right
     if args.out:
-        names = "|dP|", "|dS|", "|dW_Q|", "openness"
-        series = {name: (FACTORS, np.divide(found[name], found[name][0])) for name in names}
-        curves(series, args.out / "saturation.png", "scores ×", "times what it is at scores × 1", log="xy")
-        series = {title: (run["step"], run["right"]) for title, run in runs.items()}
-        curves(series, args.out / "learning.png", "step", "share of right answers")
-        print(f"\nwrote {args.out / 'saturation.png'} and {args.out / 'learning.png'}")
-    return 0
+        curves(series, args.out, "step", "share of right answers")
+        print(f"wrote {args.out}")
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()

@@ -22,6 +22,7 @@ cuts gradients in training to explain a head; the nearest, Gradient Routing (arX
 a model learns.
 """
 
+import argparse
 import math
 from contextlib import ExitStack
 
@@ -30,7 +31,6 @@ import numpy as np
 
 import minigrad as mg
 from minigrad import study
-from minigrad.base import cli
 from minigrad.viz import small_multiples
 
 FIRST, SECOND = "blocks.0.attn", "blocks.1.attn"
@@ -142,15 +142,12 @@ def spread(numbers):
     return f"{np.mean(numbers):.2f} ± {np.std(numbers):.2f}"
 
 
-@cli.command("which_gradient_teaches")
-def main(argv=()):
-    parser = cli.Parser(description=__doc__)
-    parser.add_argument("--seeds", type=cli.COUNT, default=3, metavar="N", help="how many (default 3)")
-    parser.add_argument("--steps", type=cli.COUNT, default=STEPS, metavar="N")
-    parser.add_argument("--out", type=cli.picture("teaches.png", ".png"), metavar="PNG", help="draw the curves")
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3, help="how many (default 3)")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--out", metavar="PNG", help="draw the curves")
     args = parser.parse_args(argv)
-    if args.out and args.steps < EVERY:
-        parser.error(f"--out draws a point for each {EVERY} steps: give --steps {EVERY} or more")
 
     series, without = {}, {}
     print(f"{'gradient cut':22}{'a head looks at':>18}{'':>12}{'right on':>20}")
@@ -176,8 +173,7 @@ def main(argv=()):
         panels = {f"cut: {name}": (steps, runs) for name, runs in series.items() if "is given" not in name}
         small_multiples(panels, args.out, "step", "how much a head looks at the token before")
         print("wrote", args.out)
-    return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()

@@ -1,17 +1,16 @@
 """Why backward walks the graph in topological order: the smallest graph on which another order goes wrong.
 
-    python examples/why_topological_order.py        prints two walks beside finite differences, and draws them
+    python examples/why_topological_order.py [--out order.svg]
 
 b is used twice, by c and by d, so its gradient is a sum of two parts, and b must not pass it on before both have
 arrived. Fewer than three ops cannot go wrong: of two, one made the result and comes first, so there is only one order.
 And a leaf cannot be too early, since it has nothing to pass on.
 """
 
-from pathlib import Path
+import argparse
 
 import minigrad as mg
 from minigrad import viz
-from minigrad.base import cli
 
 GREY, RED, GREEN = "#7d8590", "#dc3a42", "#238b45"
 FORMULAS = {"b": "b = 3a", "c": "c = 2b", "d": "d = b + c"}
@@ -93,13 +92,10 @@ def draw(walks, names):
     return viz.Graph(dot)
 
 
-@cli.command("why_topological_order")
-def main(argv=()):
-    parser = cli.Parser(description=__doc__)
-    parser.add_argument("--out", type=cli.path, default=Path("runs/why_topological_order"), help="folder to draw in")
-    out = parser.parse_args(argv).out
-    cli.needs("graphviz", "the picture")
-    cli.folder_to_write(out, "--out")
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", metavar="FILE", help="draw them: .svg, .png or .dot")
+    args = parser.parse_args(argv)
 
     a = mg.tensor(1.0, requires_grad=True, dtype=mg.float64)
     b, c, d = f(a)
@@ -116,9 +112,9 @@ def main(argv=()):
     print("\ndd/da")
     for title, value in {**found, "minigrad's backward": a.grad.item(), "finite difference": difference}.items():
         print(f"  {title:<35}{value:.6f}")
-    print("\nwrote", *draw(walks, names).save(out / "why_topological_order.svg"))
-    return 0
+    if args.out:
+        print("\nwrote", *draw(walks, names).save(args.out))
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()

@@ -8,9 +8,10 @@
 The numbers are computed step by step from the matrices, and compared with all three forms of nn.MultiheadAttention.
 """
 
+import argparse
+
 import minigrad as mg
 from minigrad import nn
-from minigrad.base import cli
 from minigrad.viz import heads_grid
 
 
@@ -75,16 +76,13 @@ def three_tokens(out=None):
     return worked("Three tokens", ("1", "2", "3"), x, W_Q, W_K, W_V, out)
 
 
-@cli.command("worked_examples")
-def main(argv=()):
-    parser = cli.Parser(description=__doc__)
-    file = cli.picture("patterns.png")
-    parser.add_argument("--out", type=file, metavar="FILE", help="draw the patterns of the second example as a PNG")
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", metavar="FILE", help="draw the patterns of the second example as a PNG")
     args = parser.parse_args(argv)
     cat_sleeps()
     three_tokens(args.out)
-    return 0
 
 
 if __name__ == "__main__":
-    cli.run(main)
+    main()

@@ -51,12 +51,12 @@ if TYPE_CHECKING:
     from . import cuda, gradcheck, nn, optim, study, training, typing, utils, viz
     from .cuda import get_float32_matmul_precision, set_float32_matmul_precision
     from .replay.captured import capture
-    from .training.objects import load, save
+    from .training.checkpoint import load, save
 else:  # to mypy a module with __getattr__ would have every name
     _LATER = {
         **dict.fromkeys(["cuda", "gradcheck", "nn", "optim", "study", "training", "typing", "utils", "viz"]),
         "set_float32_matmul_precision": ".cuda", "get_float32_matmul_precision": ".cuda",
-        "capture": ".replay.captured", "load": ".training.objects", "save": ".training.objects",
+        "capture": ".replay.captured", "load": ".training.checkpoint", "save": ".training.checkpoint",
     }  # fmt: skip
     __getattr__, __dir__ = _missing.attributes(__name__, _LATER), lambda: [*__all__, *_LATER]
     __all__ += ops.__all__  # mypy takes those of a star

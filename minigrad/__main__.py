@@ -10,6 +10,7 @@ program.
 """
 
 import importlib
+import sys
 
 from .base import cli
 from .base.errors import unknown
@@ -45,34 +46,24 @@ def usage():
 
 def main(argv=()):
     word, *rest = argv or ["-h"]
-    if word in MODEL or word in TOOLS:
-        of = command(word).main
-    elif not word.startswith("-") and word in studies():
-        of, rest = command("study").main, [word, *rest]
-    else:
-        return without_command(word, rest)
-    return cli.command(f"minigrad {word}")(of)(rest)
-
-
-@cli.command("minigrad")
-def without_command(word, rest):
-    """What is typed in place of a command."""
-    if word == "help" and rest:
-        return main([rest[0], "-h"])
-    if word in ("-h", "--help", "help"):
-        print(usage())
-    elif word == "--version":
-        print(f"minigrad {__version__}")
-    elif word.startswith("-"):
-        raise cli.CommandError(f"a command goes first, then its options, not {word}: minigrad -h lists them")
-    else:
-        raise cli.CommandError(unknown("command", word, [*MODEL, *studies(), *TOOLS]))
-    return 0
+    known = word in MODEL or word in TOOLS
+    with cli.one_line(f"minigrad {word}" if known or word in studies() else "minigrad"):
+        if known:
+            return command(word).main(rest)
+        if word in studies():
+            return command("study").main([word, *rest])
+        if word in ("-h", "--help"):
+            print(usage())
+        elif word == "--version":
+            print(f"minigrad {__version__}")
+        else:
+            raise cli.CommandError(unknown("command", word, [*MODEL, *studies(), *TOOLS]))
+        return 0
 
 
 def run():
     """The program `minigrad`."""
-    cli.run(main)
+    sys.exit(main(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -495,7 +495,7 @@ def checked(n, folder, say):
 
 
 def start(folder):
-    cli.folder_to_write(folder, "start")
+    folder.mkdir(parents=True, exist_ok=True)
     files = [*FILES, HERE / "pictures.py"]
     if there := [file.name for file in files if (folder / file.name).exists()]:
         raise cli.CommandError(f"{folder} has {', '.join(there)} already: choose another folder")
@@ -526,11 +526,10 @@ def step(typed):
     return typed if typed == "start" else cli.number(int, at_least=1, at_most=len(FILES))(typed)
 
 
-@cli.command("minigrad learn")
 def main(argv=()):
     parser = cli.Parser("minigrad learn", description=__doc__)
     parser.add_argument("what", nargs="?", type=step, metavar="STEP", help="its number, or start (default: all steps)")
-    parser.add_argument("folder", nargs="?", type=cli.path, default=Path(), metavar="DIR", help="yours (default: this)")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="yours (default: this)")
     parser.add_argument("--hint", action="store_true", help="one more sentence about a step")
     parser.add_argument("--solution", action="store_true", help="the lines that were left out of it")
     args = parser.parse_args(argv)
@@ -556,7 +555,3 @@ def main(argv=()):
         return 1
     print(f"step {n} is done. python {FILES[n - 1].name} draws its picture" + f"; {bridge}" * bool(bridge))
     return 0
-
-
-if __name__ == "__main__":
-    cli.run(main)

@@ -2,18 +2,14 @@
 main kernels are, beside a copy and cuBLAS."""
 
 import operator
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
 from .. import backend, cuda, nn, optim
 from ..autograd import no_grad, registry
-from ..backend.runners.cuda import first_line
 from ..gradcheck.report import KINK, PASS, WARN
 from ..gradcheck.sweep import check_op
-from ..gradcheck.where import told
 from ..nn import functional as F
 from ..random import manual_seed
 from ..replay.captured import capture
@@ -62,36 +58,43 @@ def losses(device):
     return [step(t[:, :-1].to(device), t[:, 1:].to(device)).item() for t in tokens]
 
 
-class Timed(NamedTuple):
-    """What is timed: a function, the bytes that it must move at least or its FLOPs, and the same by cuBLAS."""
-
-    ours: Callable[[], object]
-    moved: int = 0
-    flops: int = 0
-    cublas: Callable[[], object] | None = None
-    precision: str = "highest"
-
-
-def cases():
-    """{name: Timed}"""
-    x, y, w, b = (randn(*shape, device="cuda") for shape in ((4 * SIDE, SIDE), (4 * SIDE, SIDE), (SIDE,), (SIDE,)))
-    once = 4 * x.numel()
-    found = {
-        "copy": Timed(x.clone, 2 * once),
-        "transpose": Timed(x.T.contiguous, 2 * once),
-        "add": Timed(lambda: x + y, 3 * once),
-        "softmax": Timed(lambda: x.softmax(-1), 2 * once),
-        "layer_norm": Timed(lambda: F.layer_norm(x, (SIDE,), w, b), 2 * once),
-    }
+@no_grad()
+def speeds(say):
+    """{name: {"ms", and "GB/s" or "TFLOP/s"}} of the main kernels, and of cuBLAS where it is installed."""
+    x, y, w = (randn(*shape, device="cuda") for shape in ((4 * SIDE, SIDE), (4 * SIDE, SIDE), (SIDE,)))
+    found, moved = {}, 2 * 4 * x.numel() / 1e6  # bytes read and written, per ms in GB/s
+    for name, function in {
+        "copy": x.clone,
+        "transpose": x.T.contiguous,
+        "add": lambda: x + y,
+        "softmax": lambda: x.softmax(-1),
+        "layer_norm": lambda: F.layer_norm(x, (SIDE,), w, w),
+    }.items():
+        say(name)
+        ms = milliseconds(function)
+        found[name] = {"ms": ms, "GB/s": (1.5 if name == "add" else 1) * moved / ms}
     B, nh, T, hs = max(1, SIDE // 256), 12, SIDE // 4, 64
+    before = cuda.get_float32_matmul_precision()
     for kind, (dtype, precision) in KINDS.items():
         if precision != "highest" and not backend.get("cuda").tensor_cores:
             continue
+        say(kind)
         a, c, q = (randn(*shape, device="cuda").to(dtype) for shape in ((SIDE, SIDE), (SIDE, SIDE), (B, nh, T, hs)))
-        cublas = partial(operator.matmul, a.array, c.array) if precision == "highest" else None
-        found[f"matmul, {kind}"] = Timed(partial(operator.matmul, a, c), 0, 2 * SIDE**3, cublas, precision)
-        causal = partial(F.scaled_dot_product_attention, q, q, q, is_causal=True)
-        found[f"attention, {kind}"] = Timed(causal, 0, 2 * B * nh * T * T * hs, None, precision)
+        cuda.set_float32_matmul_precision(precision)
+        product, attention = 2 * SIDE**3 / 1e9, 2 * B * nh * T * T * hs / 1e9  # FLOPs, per ms in TFLOP/s
+        try:
+            ms = milliseconds(partial(operator.matmul, a, c))
+            found[f"matmul, {kind}"] = {"ms": ms, "TFLOP/s": product / ms}
+            ms = milliseconds(partial(F.scaled_dot_product_attention, q, q, q, is_causal=True))
+            found[f"attention, {kind}"] = {"ms": ms, "TFLOP/s": attention / ms}
+        finally:
+            cuda.set_float32_matmul_precision(before)
+        if precision == "highest":
+            try:
+                ms = milliseconds(partial(operator.matmul, a.array, c.array))
+            except Exception:  # a machine may have no cuBLAS, which minigrad does not need
+                continue
+            found[f"cuBLAS, {kind}"] = {"ms": ms, "TFLOP/s": product / ms}
     return found
 
 
@@ -113,43 +116,11 @@ def milliseconds(function):
     return max(1e-6, float(np.median([turn(times) for _ in range(TURNS)])))
 
 
-def speeds(say):
-    """{name: {"ms", "GB/s" or "TFLOP/s", and of cuBLAS "cublas_ms", or "cublas", why there is no number}}, or "failed"
-    with an error."""
-    found: dict = {}
-    before = cuda.get_float32_matmul_precision()
-    for name, case in cases().items():
-        say(name)
-        row = found[name] = {}
-        try:
-            cuda.set_float32_matmul_precision(case.precision)
-            with no_grad():
-                ms = row["ms"] = milliseconds(case.ours)
-            row["GB/s" if case.moved else "TFLOP/s"] = case.moved / ms / 1e6 if case.moved else case.flops / ms / 1e9
-        except Exception as error:  # it must not cost the others their numbers
-            row["failed"] = told(error)
-            continue
-        finally:
-            cuda.set_float32_matmul_precision(before)
-        if case.cublas:
-            try:
-                row["cublas_ms"] = milliseconds(case.cublas)
-            except Exception as error:  # a machine may have no cuBLAS, which minigrad does not need
-                row["cublas"] = f"none: {first_line(error)}"
-    return found
-
-
 def report(say):
     """What the JSON holds beside the inventory."""
     checks, wrong = wrong_ops(say)
     say("training")
-    try:
-        ours, cpu = losses("cuda"), losses("cpu")
-        if not np.allclose(ours, cpu, rtol=TOLERANCE, atol=0):
-            wrong.append(f"a training: its losses are {ours}, and {cpu} on the CPU")
-    except Exception as error:
-        ours = []
-        wrong.append(f"a training: {told(error)}")
-    found = speeds(say)
-    wrong += [f"{name}: {row['failed']}" for name, row in found.items() if "failed" in row]
-    return {"checks": checks, "wrong": wrong, "losses": ours, "speeds": found}
+    ours, cpu = losses("cuda"), losses("cpu")
+    if not np.allclose(ours, cpu, rtol=TOLERANCE, atol=0):
+        wrong.append(f"a training: its losses are {ours}, and {cpu} on the CPU")
+    return {"checks": checks, "wrong": wrong, "losses": ours, "speeds": speeds(say)}

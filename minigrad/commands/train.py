@@ -5,29 +5,28 @@
     minigrad train --resume                           continue a run that stopped, as if it never had
 
 The folder --out gets last.safetensors (all that --resume needs), best.safetensors (the lowest validation loss),
-losses.csv and loss.png. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with that signal's
-status: 130, 143 or 129. Bad input gives one line of error and exit status 2. A run is never overwritten: choose another
---out, or remove the old run yourself.
+losses.csv and loss.png. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with status 128
+plus the signal's number. A run is never overwritten: choose another --out, or remove the old run yourself.
 """
 
 import math
 import sys
+from pathlib import Path
 
 from ..base import cli
 from ..training import runs, stories
-from ..training.runner import BEST, LAST, LOSSES, PICTURE, PRESETS, SETTINGS, again, train
-from ..training.text import packed
+from ..training.runner import BEST, LAST, LOSSES, PRESETS, SETTINGS, again, train
 from ..viz import loss_curve
 from .sample import write
 
 
 def arguments(argv):
     parser = cli.Parser("minigrad train", description=__doc__)
-    folder = f"(default: {runs.FOLDER})"
-    parser.add_argument("--out", type=cli.path, default=runs.FOLDER, metavar="FOLDER", help=f"of the run {folder}")
+    folder = f"of the run (default: {runs.FOLDER})"
+    parser.add_argument("--out", type=Path, default=runs.FOLDER, metavar="FOLDER", help=folder)
     parser.add_argument("--resume", action="store_true", help="continue the run in --out")
     what = "UTF-8 files (default: little stories)"
-    parser.add_argument("--text", nargs="+", default=(), type=cli.path, metavar="FILE", help=what)
+    parser.add_argument("--text", nargs="+", default=(), metavar="FILE", help=what)
     parser.add_argument("--preset", choices=PRESETS, help="fast: seconds; nanogpt-*: nanoGPT's; options override it")
     parser.add_argument("--no-capture", dest="captured", action="store_false", help="run each step in Python; slower")
     for name, (default, meaning, limits) in SETTINGS.items():
@@ -47,20 +46,18 @@ def main(argv=()):
 
 def finish(run, out):
     """What is printed and written when a run has finished."""
-    steps = run.settings["steps"]
-    print(f"step {steps} of {steps}, best validation loss {run.best_loss:.4f}")
-    bits = [nats / math.log(2) for nats in (run.best_loss, run.loss_with_context())]
-    print(f"bits per character: {bits[0]:.2f} in validation, {bits[1]:.2f} with half a block of context or more")
-    others = [f"{name} {bits:.2f}" for name, bits in packed(run.corpus).items()]
+    bits = f"{run.best_loss:.4f} nats, or {run.best_loss / math.log(2):.2f} bits, per character"
+    print(f"best validation loss: {bits}")
     if not run.settings["text"]:
-        others.append(f"no model can reach less than {stories.corpus()[1] / math.log(2):.2f} on this text")
-    print(f"for comparison: {', '.join(others)}\nit writes:\n")
+        print(f"no model can reach less than {stories.corpus()[1]:.4f} nats on this text")
+    print("it writes:\n")
     write(run.model, run.vocab, "", 500, run.device, seed=run.settings["seed"])
-    wrote = [out / name for name in (LAST, BEST, LOSSES, PICTURE)]
+    wrote = [out / name for name in (LAST, BEST, LOSSES, "loss.png")]
     try:
-        loss_curve(out / LOSSES, out / PICTURE)
-    except (ImportError, ValueError, OSError) as error:  # matplotlib is optional, and losses.csv may have been edited
+        loss_curve(out / LOSSES, wrote[-1])
+    except (ImportError, ValueError) as error:  # matplotlib is optional, and losses.csv may have been edited
         print(f"\nno {wrote.pop().name}: {error}", file=sys.stderr)
     print(f"\nwrote {', '.join(map(str, wrote))}")
     print(f"have it write: {again(run.device, 'sample', out)}")
-    print(f"train further: {again(run.device, 'train', '--resume', '--steps', 2 * steps, '--out', out)}")
+    further = again(run.device, "train", "--resume", "--steps", 2 * run.settings["steps"], "--out", out)
+    print(f"train further: {further}")

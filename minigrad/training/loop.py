@@ -1,34 +1,33 @@
 """Around a training loop: a table of losses, signals that let a step finish, and a line of progress."""
 
-import contextlib
+import os
 import re
-import shutil
 import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
-from ..base.files import atomic_write, open_regular
+from ..base.files import atomic_write
 from ..typing import FilePath
 
 __all__ = ["Table", "Interrupt", "Progress"]
 
 
 class Table:
-    """A CSV file with one row per step, written by `row(step, ...)`. Opening it keeps the rows up to step `keep`.
-
-    So a run that resumes at that step drops what the stopped run wrote after it, and no row occurs twice.
-    """
+    """A CSV file with one row per step, written by `row(step, ...)`. Opening it keeps the rows up to step `keep`: a run
+    that resumes there drops what the stopped run wrote after its last checkpoint."""
 
     def __init__(self, path: FilePath, columns: Sequence[str], keep: int = 0) -> None:
-        old = []
-        with contextlib.suppress(FileNotFoundError), open_regular(path) as file:
-            old = [line for line in file if line.endswith(b"\n")]  # a killed run may have left part of a line
-        kept = [line for line in old if re.match(rb"\d{1,18},", line) and int(line.split(b",")[0]) <= keep]
-        atomic_write(path, b"".join([",".join(columns).encode() + b"\n", *kept]))
-        self._file: TextIO = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
+        kept = [",".join(columns).encode() + b"\n"]
+        if keep and os.path.exists(path):
+            with open(path, "rb") as file:  # a killed run may have left part of a row at the end
+                rows = [line for line in file if re.match(rb"\d+,.*\n", line)]
+            kept += [row for row in rows if int(row.split(b",")[0]) <= keep]
+        atomic_write(path, b"".join(kept))
+        self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
 
     def row(self, *values: float | None) -> None:
         """One number per column, or None for an empty field; floats with 6 significant digits."""
@@ -42,132 +41,97 @@ class Table:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Any, *exc: Any) -> None:
-        try:
-            self._file.close()
-        except OSError:
-            if kind is None:  # otherwise the first error is the one to report
-                raise
+    def __exit__(self, *exc: Any) -> None:
+        self._file.close()
 
 
 class Interrupt:
-    """Inside a with-block, Ctrl-C, SIGTERM (from a scheduler) and SIGHUP (a terminal was closed) only set `asked`. The
-    loop looks at that where it can stop and save, and then exits with `status`, 128 + the number of the first signal.
+    """Inside a with-block, Ctrl-C, SIGTERM (from a scheduler) and SIGHUP (a terminal was closed) only set `signal` to
+    the number of the first that came. The loop looks at that where it can stop and save.
 
-    A signal may come twice, if the terminal and a program in between both pass it on. Only a Ctrl-C more than a second
-    after the first signal raises KeyboardInterrupt: somebody is impatient. A signal that this process was started to
-    ignore, as with nohup, stays ignored. In threads other than the main one Python allows no handlers: there, nothing
-    changes.
-    """
+    A Ctrl-C more than a second after the first signal raises KeyboardInterrupt: somebody is impatient. (Within the
+    second it may be the same one, passed on by a program in between.) A signal that this process ignores, as with
+    nohup, stays ignored. In threads other than the main one Python allows no handlers: there, nothing changes."""
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
     def __init__(self) -> None:
-        self.asked, self.status, self._since, self._before = False, 0, 0.0, {}
+        self.signal, self._since = 0, 0.0
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in self.SIGNALS:
-                before = signal.getsignal(number)
-                if before not in (signal.SIG_IGN, None):  # None: a handler that is not Python's, and cannot be put back
-                    self._before[number] = before
-                    signal.signal(number, self._handle)
+            self._before = {number: signal.getsignal(number) for number in self.SIGNALS}
+        for number, before in self._before.items():
+            if before != signal.SIG_IGN:
+                signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        while self._before:
-            signal.signal(*self._before.popitem())
+        for number, before in self._before.items():
+            signal.signal(number, before)
 
     def _handle(self, number, frame):
-        if not self.asked:
-            self._since, self.status, self.asked = time.monotonic(), 128 + number, True  # asked last: a signal may nest
+        if not self.signal:
+            self.signal, self._since = number, time.monotonic()
         elif number == signal.SIGINT and time.monotonic() - self._since > 1:
             raise KeyboardInterrupt
 
 
-# Without tqdm's steps per second, which tokens per second tell too, there is room for a bar in 80 columns.
-RECENT = 50  # steps
-BAR = "{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-
-
 class Progress:
-    """tqdm's bar on a terminal, where tqdm is installed; else a line every five seconds. Times are counted from the end
-    of the first step. A loss is the mean since the last line, or on a bar of the last RECENT steps.
+    """tqdm's bar on a terminal, where tqdm is installed; else a line every five seconds. The loss shown is the mean of
+    the last RECENT steps, and times are counted from the end of the first step, which also compiles.
 
     start: steps done before. steps: steps in all. tokens: tokens per step. Once nobody reads the output any more
-    (`| head`, a closed terminal), nothing is raised and nothing more is written. `broken` is then the OSError, and the
-    loop looks at it where it can stop and save.
-    """
+    (`| head`, a closed terminal), `broken` is true, and nothing is written or raised: the loop can stop and save."""
 
-    EVERY = 5.0  # seconds
+    RECENT, EVERY = 50, 5.0  # steps; seconds
 
     def __init__(self, start: int, steps: int, tokens: int) -> None:
-        self.broken: OSError | None = None
-        self.start, self.steps, self.tokens, self._next = start, steps, tokens, 0.0
-        self._began: float | None = None  # when the first step ended, which also compiles
-        self._losses: list[float] = []  # since the last line
-        self._bar, self._line, self._note = None, "", ""
+        self.steps, self.tokens, self.broken = steps, tokens, False
+        self._losses: deque[float] = deque(maxlen=self.RECENT)
+        self._first, self._began, self._next, self._bar = start + 1, 0.0, 0.0, None
         if sys.stderr is not None and sys.stderr.isatty():
-            with contextlib.suppress(ImportError):
+            try:
                 from tqdm import tqdm
-
-                columns, rows = shutil.get_terminal_size()  # unlike tqdm's own guess, right in a terminal of size 0
-                size = dict(ncols=min(columns - 1, 100), nrows=rows)
-                self._bar = tqdm(total=steps, initial=start, bar_format=BAR, **size)
+            except ImportError:
+                return
+            self._bar = tqdm(total=steps, initial=start, dynamic_ncols=True)
 
     def step(self, done: int, loss: float) -> None:
         """Call after each step, with the number of steps done in all."""
-        self._write(self._step, done, loss)
-
-    def note(self, words: str) -> None:
-        """Show a few words at the end of the bar, until there are others; without a bar, nothing."""
-        self._write(self._show, words)
+        now = time.monotonic()
+        if done == self._first:
+            self._began = now
+        self._losses.append(loss)
+        line = f"loss {sum(self._losses) / len(self._losses):.3f}"
+        speed = (done - self._first) / max(now - self._began, 1e-9)  # steps/s, with whatever else the loop does
+        line += f", {speed * self.tokens:,.0f} tokens/s" * (speed > 0)
+        if self._bar is not None:
+            self._bar.set_postfix_str(line, refresh=False)
+            self._write(self._bar.update)
+        elif now >= self._next:
+            self._next = now + self.EVERY
+            left = f", {(self.steps - done) / speed:.0f} s left" if speed else ""
+            self.say(f"step {done}/{self.steps}: {line}{left}")
 
     def say(self, line: str) -> None:
         """Print a line without breaking the bar."""
-        self._write(self._say, line)
-
-    def _write(self, function, *args):
-        if self.broken is None:
-            try:
-                function(*args)
-            except OSError as error:
-                self.broken = error
-
-    def _step(self, done, loss):
-        now = time.monotonic()
-        self._losses.append(loss)
-        self._line = f"loss {sum(self._losses) / len(self._losses):.3f}"
-        left = ""
-        if self._began is None:
-            self._began, self.start = now, done
-            if self._bar is not None:
-                self._bar.initial, self._bar.start_t = done, self._bar.last_print_t
+        if self._bar is None:
+            self._write(print, line, flush=True)
         else:
-            speed = (done - self.start) / max(now - self._began, 1e-9)  # steps/s, with whatever else the loop does
-            self._line += f", {speed * self.tokens:,.0f} tokens/s"
-            left = f", {(self.steps - done) / speed:.0f} s left"
-        if self._bar is not None:
-            self._bar.set_postfix_str(self._line + self._note, refresh=False)
-            self._bar.update()
-            del self._losses[:-RECENT]
-        elif now >= self._next:
-            self._next = now + self.EVERY
-            self._losses.clear()
-            print(f"step {done}/{self.steps}: {self._line}{left}", flush=True)
+            self._write(self._bar.write, line)
 
-    def _show(self, words):
-        self._note = f", {words}"
-        if self._bar is not None:
-            self._bar.set_postfix_str(self._line + self._note)
-
-    def _say(self, line):
-        print(line, flush=True) if self._bar is None else self._bar.write(line)
+    def _write(self, function, *args, **options):
+        if not self.broken:
+            try:
+                function(*args, **options)
+            except OSError:
+                self.broken = True
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: Any) -> None:
         if self._bar is not None:
-            with contextlib.suppress(OSError):
-                self._bar.close()
+            self._write(self._bar.close)

@@ -3,12 +3,7 @@
 Everything is on the host: texts are str, ids are int64 arrays.
 """
 
-import errno
-import lzma
-import os
-import stat
-import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Self, TypeVar
 
 import numpy as np
@@ -18,11 +13,9 @@ from ..random import Generator
 from ..typing import Array, FilePath
 from . import stories
 
-__all__ = ["CharVocab", "read_corpus", "memory", "split", "Batches", "fixed_batches"]
+__all__ = ["CharVocab", "read_corpus", "split", "Batches", "fixed_batches"]
 
 Text = TypeVar("Text", str, Array)
-MOST_PACKED = 10**6  # characters of a split, since more would take long
-PER_BYTE = 20  # bytes of memory that a byte of text takes while it is encoded: str, code points, ids and their masks
 
 
 class CharVocab:
@@ -51,24 +44,10 @@ class CharVocab:
 
     def encode(self, text: str) -> Array:
         """str of n characters -> (n,) int64. Raises TextError for a character that the vocabulary lacks."""
-        codes = _code_points(text)
-        ids = np.searchsorted(self._codes, codes).astype(np.int64)
-        known = ids < len(self)
-        known[known] = self._codes[ids[known]] == codes[known]
-        if not known.all():
-            where = int(np.argmin(known))
-            char, shown = text[where], repr(text) if len(text) <= 40 else "the text"
-            raise TextError(f"the vocabulary lacks {char!r} (U+{ord(char):04X}), at position {where} of {shown}")
-        return ids
-
-    def check_same(self, other: "CharVocab") -> None:
-        """Raise TextError, naming up to ten of the characters, if `other` has different ones."""
-        if self != other:
-            news = [f"{len(other)} characters, not {len(self)}"]
-            for name, a, b in (("new", other.chars, self.chars), ("gone", self.chars, other.chars)):
-                if extra := sorted(set(a) - set(b)):
-                    news.append(f"{name}: {' '.join(map(repr, extra[:10]))}{' ...' * (len(extra) > 10)}")
-            raise TextError(f"the text has another vocabulary: {'; '.join(news)}")
+        if unknown := set(text) - set(self.chars):
+            char = min(unknown, key=text.index)
+            raise TextError(f"the vocabulary lacks {char!r} (U+{ord(char):04X}), at position {text.index(char)}")
+        return np.searchsorted(self._codes, _code_points(text)).astype(np.int64)
 
     def decode(self, ids: Array | Sequence[int]) -> str:
         """(n,) integers, an array or a list -> str of n characters. Raises ValueError for an id out of range."""
@@ -85,64 +64,24 @@ def _code_points(text):
 def read_corpus(paths: Iterable[FilePath] = ()) -> str:
     """The text of the files, in order, with a newline between two; without files, the stories of stories.py.
 
-    Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read.
-    Raises TextError for a file that is empty, binary, not UTF-8 (the message says where) or no ordinary file, for more
-    text than memory holds, and for a text that repeats one character.
-    """
-    paths = list(paths)
-    if not paths:
-        return stories.corpus()[0]
-    size = sum(map(_size, paths))
-    if size * PER_BYTE > memory():
-        raise TextError(
-            f"the text has {size / 1e9:.1f} GB, which takes about {size * PER_BYTE / 1e9:.0f} GB of memory; this "
-            f"machine has {memory() / 1e9:.0f}: give a part of it"
-        )
-    text = "\n".join(map(_read, paths))
-    if text == text[0] * len(text):
+    Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read,
+    and TextError for one that is empty or not UTF-8 (the message says where), and for a text of one character alone."""
+    text = "\n".join(map(_read, paths)) or stories.corpus()[0]
+    if len(set(text)) == 1:
         raise TextError(f"the text only repeats {text[0]!r}: there is nothing to learn from it")
     return text
 
 
-def memory() -> float:
-    """Bytes of memory of this machine, a float; infinite if unknown."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
-
-
-def _size(path):
-    """The size of a file in bytes. A pipe or a device is refused: some have no end, and none can be read again."""
-    status = os.stat(path)
-    if stat.S_ISDIR(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not stat.S_ISREG(status.st_mode):
-        raise TextError(f"{path} is a pipe or a device: write the text to a file, and give that")
-    return status.st_size
-
-
 def _read(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    if b"\0" in data[:10_000]:
+        raise TextError(f"{path} is no UTF-8 text: it has a byte 0 at offset {data.index(0)}")
     try:
-        with open(path, "rb") as file:
-            data = file.read(2**16)
-            if b"\0" not in data:  # otherwise it is not text, and may be huge
-                file.seek(0)
-                data = file.read()
-    except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(path)) from None  # read() does not name the file
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise TextError(f"{path} is UTF-16: save it as UTF-8")
-    if b"\0" in data:
-        raise TextError(f"{path} is not text: it has a byte 0 at offset {data.index(0)}")
-    try:
-        text = data.decode("utf-8")
+        text = data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise TextError(
-            f"{path} is not UTF-8: byte 0x{data[error.start]:02x} at offset {error.start}, line {line} ({error.reason})"
-        ) from None
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
+        raise TextError(f"{path} is not UTF-8: byte 0x{data[error.start]:02x}, line {line} ({error.reason})") from None
     if not text:
         raise TextError(f"{path} is empty")
     return text
@@ -154,16 +93,6 @@ def split(ids: Text, fraction: float = 0.9) -> tuple[Text, Text]:
         raise ValueError(f"the training split's fraction must be between 0 and 1, got {fraction}")
     n = int(fraction * len(ids))
     return ids[:n], ids[n:]
-
-
-def packed(corpus: str) -> dict[str, float]:
-    """{"gzip", "xz": bits per character of the validation split, packed after the training split}, for at most a
-    million characters of each."""
-    train, held = split(corpus)
-    read, rest = train[-MOST_PACKED:], held[:MOST_PACKED]
-    packers: dict[str, Callable[[bytes], bytes]] = {"gzip": zlib.compress, "xz": lzma.compress}
-    sizes = {name: [len(pack(text.encode())) for text in (read, read + rest)] for name, pack in packers.items()}
-    return {name: 8 * (both - first) / len(rest) for name, (first, both) in sizes.items()}
 
 
 class Batches:

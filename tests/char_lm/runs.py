@@ -10,11 +10,9 @@ import sys
 
 import pytest
 
+import minigrad as mg
 from minigrad import __main__ as program
-from minigrad.commands import sample, train
-from minigrad.training import checkpoint, text
-
-TRAIN = "-m", "minigrad", "train"
+from minigrad.training import text
 
 WORDS = "The quick brown fox jumps over the lazy dog, and the dog does not mind.\n"
 SIZES = dict(n_layer=1, n_head=2, n_embd=8, block_size=8, batch_size=3)
@@ -28,15 +26,6 @@ def options(settings):
 TINY = options(SIZES | REST)
 
 
-def quick_ending(monkeypatch):
-    """What a run does after its last step is slow, and tested once: shorten it."""
-    for module in train, sample:
-        write = module.write
-        less = lambda *args, write=write, **more: write(*args[:3], min(args[3], 40), *args[4:], **more)  # noqa: E731
-        monkeypatch.setattr(module, "write", less)
-    monkeypatch.setattr(train, "loss_curve", lambda rows, path: None)
-
-
 def main(*argv):
     """The exit code of `minigrad train`, or of another command of `minigrad` whose name is first."""
     words = [str(a) for a in argv]
@@ -46,16 +35,25 @@ def main(*argv):
         return stop.code
 
 
+def fails(capsys, *argv):
+    """The one line that a command with bad input prints before it exits with 2."""
+    capsys.readouterr()
+    assert main(*argv) == 2
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.startswith("minigrad ") and captured.err.count("\n") == 1
+    return captured.err
+
+
 def start(*argv, **options):
     """A process of its own."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
-    command = [sys.executable, *TRAIN, *map(str, argv)]
+    command = [sys.executable, "-m", "minigrad", "train", *map(str, argv)]
     piped = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     return subprocess.Popen(command, env=env, **piped | options)
 
 
 def state(out, name="last"):
-    return checkpoint.load(out / f"{name}.safetensors")
+    return mg.load(out / f"{name}.safetensors")
 
 
 def same_run(a, b):

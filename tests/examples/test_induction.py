@@ -24,7 +24,7 @@ def best(model, kind, *periods):
 
 @pytest.mark.slow
 def test_the_script_runs(example, capsys, tmp_path):
-    assert example.main(["--steps", "50", "--controls", "--out", str(tmp_path / "runs")]) == 0
+    example.main(["--steps", "50", "--controls", "--out", str(tmp_path / "runs")])
     printed = capsys.readouterr().out
     assert re.search(r"step 50: loss 3\.\d+, previous 0\.\d\d, induction 0\.[01]\d\n", printed)
     assert "Induction has not appeared" in printed
@@ -65,6 +65,25 @@ def test_accuracy_counts_from_the_second_period_on(example):
 
     assert example.accuracy(Told(9, 9), 9) == 1
     assert example.accuracy(Told(16, 24), 16) == 0.5
+
+
+def test_what_induction_heads_are_trained_and_measured_on(example):
+    ((x, y),) = example.batches(5, n=3)
+    assert x.shape == y.shape == (3, example.T) and (y[:, :4] == -100).all() and (y[:, 4:-1] == x[:, 5:]).all()
+    assert (x[:, 5:] == x[:, :-5]).all() and (y[:, -1] == x[:, -5]).all()  # one period later, the same again
+    assert [len(set(row[:5])) for row in x.tolist()] == [5] * 3
+    seen, periods = [], []
+    model = example.new_model(0, n_layer=1)
+    model.register_forward_pre_hook(lambda m, args: periods.extend(map(period, args[0].tolist())))
+    first = {name: p.detach().clone() for name, p in model.named_parameters()}
+    assert example.train(model, 0, (3, 6), steps=6, watch=lambda *each: seen.append(each), B=40) is model
+    assert [step for step, _ in seen] == [1, 2, 3, 4, 5, 6] and seen[-1][1] < seen[0][1]
+    assert set(periods) == {3, 4, 5, 6} and len(periods) == 6 * 40
+    assert all((p != first[name]).any() for name, p in model.named_parameters())
+
+
+def period(row):
+    return next(p for p in range(1, len(row)) if row[p:] == row[:-p])
 
 
 @pytest.mark.slow
@@ -170,7 +189,7 @@ def test_a_head_is_taught_through_its_keys(teaches, example, capsys, tmp_path):
         if not cut:
             right = [teaches.accuracy_without(model, *what) for what in teaches.WITHOUT.values()]
             assert right[1] < 0.2 < 0.8 < min(right[0], *right[2:])
-    assert teaches.main(["--seeds", "2", "--steps", "100", "--out", str(tmp_path / "a.png")]) == 0
+    teaches.main(["--seeds", "2", "--steps", "100", "--out", str(tmp_path / "a.png")])
     printed = capsys.readouterr().out
     rows = re.findall(r"^.{22} +\d\.\d\d ± \d\.\d\d +\d of 2 +\d\.\d\d ± ", printed, re.MULTILINE)
     assert len(rows) == len(teaches.TRAININGS)

@@ -19,7 +19,7 @@ def texts(svg):
 
 
 def test_the_naive_walk_prints_3_and_all_others_print_9(capsys, tmp_path):
-    why.main(["--out", str(tmp_path / "new")])
+    why.main(["--out", str(tmp_path / "order.dot")])
     out = capsys.readouterr().out
     found = re.findall(r"^  (\D+?) +([\d.]+)$", out[out.index("dd/da\n") :], re.M)
     assert found == [
@@ -30,14 +30,14 @@ def test_the_naive_walk_prints_3_and_all_others_print_9(capsys, tmp_path):
     ]
     assert "2. b has 1 and sends 3 to a   <- too early: in the end it has 3" in out
     assert out.count("too early") == out.count("too late") == 1
-    dot = (tmp_path / "new" / "why_topological_order.dot").read_text(encoding="utf-8")
+    dot = (tmp_path / "order.dot").read_text(encoding="utf-8")
     assert "too late" in dot and "step 3: has 3" in dot and "gets 9" in dot
 
 
 @pytest.mark.needs("dot")
 def test_the_picture_in_the_repo_is_the_one_that_it_draws(tmp_path):
-    why.main(["--out", str(tmp_path)])
-    assert texts(tmp_path / "why_topological_order.svg") == texts(EXAMPLES / "why_topological_order.svg")
+    why.main(["--out", str(tmp_path / "order.svg")])
+    assert texts(tmp_path / "order.svg") == texts(EXAMPLES / "why_topological_order.svg")
 
 
 def test_the_order_of_two_arguments_can_hide_the_mistake():

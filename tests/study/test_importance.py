@@ -8,7 +8,6 @@ import pytest
 import minigrad as mg
 from minigrad import nn, optim, study
 from minigrad.nn import functional as F
-from minigrad.training import checkpoint
 
 from .models import EncoderDecoder, along_gate, tokens
 
@@ -211,11 +210,10 @@ def test_a_pruned_model_is_the_silenced_one_but_smaller(changes, tmp_path):
     assert f"without {gone[2][0]} {gone[2][1]}" in str(report)
 
     path = tmp_path / "pruned.safetensors"
-    tensors = {name: t.numpy() for name, t in model.state_dict().items()}
-    checkpoint.save(path, tensors, {"config": dataclasses.asdict(model.config)})
-    tensors, meta = checkpoint.load(path)
-    again = nn.GPT(nn.GPTConfig(**meta["config"])).double()
-    again.load_state_dict(tensors)
+    mg.save({"model": model, "config": dataclasses.asdict(model.config)}, path)
+    saved = mg.load(path)
+    again = nn.GPT(nn.GPTConfig(**saved["config"])).double()
+    again.load_state_dict(saved["model"])
     np.testing.assert_array_equal(again(x)[0].detach().numpy(), model(x)[0].detach().numpy())
     assert again.generate(x[:1], 8, temperature=0).tolist() == model.generate(x[:1], 8, temperature=0).tolist()
 

@@ -11,7 +11,6 @@ import minigrad as mg
 from minigrad import nn, optim, study
 from minigrad.__main__ import main
 from minigrad.study.table import HeadTable
-from minigrad.training import checkpoint
 from minigrad.training.text import CharVocab
 
 from .models import EncoderDecoder, tokens
@@ -57,7 +56,7 @@ def test_a_declaration_is_enough(peak, model, tmp_path, capsys):
         np.testing.assert_array_equal(table["peak"][path], trace[path].pattern.max(-1).mean((0, 2)))
     record = study.Recorder(model, probe=mg.tensor(CharVocab(TEXT).encode(TEXT)[None, :16]))
     saved, vocab = tmp_path / "model.safetensors", CharVocab(TEXT)
-    checkpoint.save(saved, *checkpoint.pack(model, chars=vocab.chars, config=dataclasses.asdict(model.config)))
+    mg.save({"model": model, "chars": vocab.chars, "config": dataclasses.asdict(model.config)}, saved)
     assert main(["report", str(saved), "--text", TEXT[:17], "-o", str(tmp_path / "command.html")]) == 0
     assert " peak" in capsys.readouterr().out
     for path in (

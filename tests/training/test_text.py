@@ -55,28 +55,11 @@ def test_an_id_out_of_range_is_refused(ids):
         text.CharVocab("abc").decode(ids)
 
 
-def test_other_vocabularies_are_told_apart():
-    text.CharVocab("abc").check_same(text.CharVocab("cab"))
-    with pytest.raises(ValueError, match="4 characters, not 3; new: 'd'"):
-        text.CharVocab("abc").check_same(text.CharVocab("abcd"))
-    with pytest.raises(ValueError, match="2 characters, not 3; gone: 'a'"):
-        text.CharVocab("abc").check_same(text.CharVocab("bc"))
-
-
 # --------------------------------------------------------------------------------------------------------- the corpus
 
 
 def test_without_files_there_are_stories():
     assert text.read_corpus() == text.read_corpus([]) == stories.corpus()[0]
-
-
-def test_what_gzip_and_xz_need():
-    generator = np.random.default_rng(0)
-    noise = "".join(generator.choice([*"abcdefgh"], 20_000))  # 3 bits a character
-    for name, bits in text.packed(noise).items():
-        assert 2.9 < bits < 3.8, name
-    assert max(text.packed("der Löwe " * 2000).values()) < 0.1
-    assert max(text.packed(noise + noise[: len(noise) // 9]).values()) < 0.3  # they have read it
 
 
 def test_files_are_joined_in_order(tmp_path):
@@ -102,18 +85,17 @@ def test_an_empty_file_is_refused(tmp_path, data):
 def test_bytes_that_are_not_utf8_are_found(tmp_path_factory, before, wrong):
     path = tmp_path_factory.mktemp("t") / "text"
     path.write_bytes(before.encode() + wrong)
-    offset, line = len(before.encode()), before.count("\n") + 1
+    line = before.count("\n") + 1
     with pytest.raises(ValueError) as error:
         text.read_corpus([path])
-    assert f"text is not UTF-8: byte 0x{wrong[0]:02x} at offset {offset}, line {line} " in str(error.value)
+    assert f"text is not UTF-8: byte 0x{wrong[0]:02x}, line {line} " in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"one\ntwo\0three", "text is not text: it has a byte 0 at offset 7"),
-        (b"a" * 2**17 + b"\0", "text is not text: it has a byte 0 at offset 131072"),
-        ("one".encode("utf-16-le").join([b"\xff\xfe", b""]), "text is UTF-16: save it as UTF-8"),
+        (b"one\ntwo\0three", "text is no UTF-8 text: it has a byte 0 at offset 7"),
+        ("one".encode("utf-16"), "text is no UTF-8 text: it has a byte 0 at offset 3"),
         (b"z" * 50, "the text only repeats 'z': there is nothing to learn from it"),
     ],
 )
@@ -122,20 +104,6 @@ def test_what_nothing_can_be_learned_from_is_refused(tmp_path, data, message):
     with pytest.raises(text.TextError) as error:
         text.read_corpus([tmp_path / "text"])
     assert message in str(error.value)
-
-
-def test_more_than_memory_holds_is_not_read(tmp_path, monkeypatch):
-    (tmp_path / "text").write_bytes(b"ab" * 1000)
-    monkeypatch.setattr(text, "memory", lambda: 2000 * text.PER_BYTE - 1)
-    monkeypatch.setattr(text, "_read", None)
-    with pytest.raises(text.TextError, match="of memory; this machine has"):
-        text.read_corpus([tmp_path / "text"])
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path):
-    """Opening it works, and reading does not: the system's error names no file then."""
-    with pytest.raises(OSError, match="/proc/self/mem"):
-        text.read_corpus(["/proc/self/mem"])
 
 
 def test_a_missing_file_is_an_oserror(tmp_path):

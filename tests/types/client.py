@@ -12,7 +12,7 @@ import minigrad as mg
 from minigrad import Op, Tensor, case, nn, optim, study, viz
 from minigrad.gradcheck import check_op, gradcheck, gradgradcheck
 from minigrad.nn import functional as F
-from minigrad.training import checkpoint, text
+from minigrad.training import text
 from minigrad.typing import DTypeLike
 from minigrad.utils.data import DataLoader, Dataset, TensorDataset, random_split
 
@@ -213,11 +213,12 @@ def train(steps: int = 3) -> Classifier:
     assert all(np.isfinite(norms)) and model.wte.weight.grad is not None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        checkpoint.save(path, *checkpoint.pack(model, optimizer, {"train": generator}, step=steps))
-        arrays, meta = checkpoint.load(path)
-        checkpoint.unpack(arrays, meta, model, optimizer, {"train": generator})
-        keys = model.load_state_dict(model.state_dict())
-        assert not keys.missing_keys and not keys.unexpected_keys and meta["step"] == steps
+        mg.save({"model": model, "optimizer": optimizer, "train": generator, "step": steps}, path)
+        saved = mg.load(path)
+        optimizer.load_state_dict(saved["optimizer"])
+        generator.state = saved["train"]
+        keys = model.load_state_dict(saved["model"])
+        assert not keys.missing_keys and not keys.unexpected_keys and saved["step"] == steps
     return model.eval()
 
 

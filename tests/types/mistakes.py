@@ -7,7 +7,7 @@ import minigrad as mg
 from minigrad import Op, Tensor, nn, optim, study, viz
 from minigrad.gradcheck import gradcheck
 from minigrad.nn import functional as F
-from minigrad.training import checkpoint, text
+from minigrad.training import text
 from minigrad.utils.data import DataLoader, Subset, TensorDataset
 
 x = mg.randn(2, 3)
@@ -64,7 +64,7 @@ nn.Sequential([nn.ReLU()])  # error: expected Module
 optim.Adam(model.parameters(), betas=0.9)  # error: expected "tuple[float, float]"
 optim.SGD(model)  # error: incompatible type "GPT"
 study.head_importance(model, [(x, x)], steps=0.5)  # error: incompatible type "float"; expected "int"
-checkpoint.save("model.safetensors", model, {})  # error: incompatible type "GPT"
+mg.save("model.safetensors", model)  # error: incompatible type "GPT"
 text.CharVocab(["a", "b"])  # error: incompatible type "list[str]"; expected "str"
 mg.manual_seed("1")  # error: incompatible type "str"; expected "int"
 x.masked_fill_(x > 0, "0")  # error: incompatible type "str"
