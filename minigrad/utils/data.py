@@ -17,7 +17,7 @@ import numpy as np
 
 from ..ops.public import stack
 from ..random import Generator
-from ..tensor import Tensor, from_numpy, randint, randperm, tensor
+from ..tensor import Tensor, randint, randperm, tensor
 
 __all__ = ["Dataset", "TensorDataset", "Subset", "random_split", "RandomSampler", "default_collate", "DataLoader"]
 
@@ -41,13 +41,11 @@ class Dataset(Generic[T_co]):
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """The rows of Tensors of the same first size, as tuples: of (n, …), n items. Raises ValueError for different sizes,
-    and TypeError for anything but Tensors of at least one dim."""
+    """The rows of Tensors of the same first size, as tuples: of (n, …), n items. Raises ValueError for different
+    sizes."""
 
     def __init__(self, *tensors: Tensor):
-        if not tensors or not all(isinstance(x, Tensor) and x.ndim for x in tensors):
-            raise TypeError("TensorDataset takes one or more Tensors of at least one dim")
-        if len({len(x) for x in tensors}) > 1:
+        if len({len(x) for x in tensors}) != 1:
             raise ValueError(f"TensorDataset: Tensors of {', '.join(str(len(x)) for x in tensors)} rows differ")
         self.tensors = tensors
 
@@ -77,10 +75,9 @@ def random_split(dataset: Indexed[S], lengths: Sequence[float], generator: Gener
     they do not add up."""
     n = len(dataset)  # type: ignore[arg-type]
     sizes = [int(length) for length in lengths]
-    if math.isclose(sum(lengths), 1) and all(0 <= share <= 1 for share in lengths):
+    if math.isclose(sum(lengths), 1):
         sizes = [math.floor(n * share) for share in lengths]
-        for i in range(n - sum(sizes)):
-            sizes[i % len(sizes)] += 1
+        sizes = [size + (i < n - sum(sizes)) for i, size in enumerate(sizes)]
     if sum(sizes) != n:
         raise ValueError(f"random_split: lengths of {list(lengths)} do not add up to {n}, or to 1")
     order = iter(randperm(n, generator=generator).tolist())
@@ -88,24 +85,18 @@ def random_split(dataset: Indexed[S], lengths: Sequence[float], generator: Gener
 
 
 class RandomSampler:
-    """Indices of a dataset in random order, a new one each time; with replacement, num_samples of them, each drawn from
-    all. Raises ValueError unless num_samples is positive."""
+    """Indices of a dataset in random order, a new one each time; or with replacement, num_samples of them."""
 
     def __init__(
-        self,
-        data_source: Any,
-        replacement: bool = False,
-        num_samples: int | None = None,
+        self, data_source: Any, replacement: bool = False, num_samples: int | None = None,
         generator: Generator | None = None,
-    ):
-        if num_samples is not None and num_samples < 1:
-            raise ValueError(f"RandomSampler: num_samples must be positive, got {num_samples}")
+    ):  # fmt: skip
         self.data_source, self.replacement, self.generator = data_source, replacement, generator
-        self._num_samples = num_samples
+        self.num_samples = len(data_source) if num_samples is None else num_samples
 
     def __iter__(self) -> Iterator[int]:
-        n, left = len(self.data_source), len(self)
-        while left and n:
+        n, left = len(self.data_source), self.num_samples
+        while left > 0 and n:
             some = min(left, 1024 if self.replacement else n)  # few at a time: it may be asked for very many
             if self.replacement:
                 drawn = randint(0, n, (some,), generator=self.generator)
@@ -115,31 +106,24 @@ class RandomSampler:
             left -= some
 
     def __len__(self) -> int:
-        return len(self.data_source) if self._num_samples is None else self._num_samples
+        return self.num_samples
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
     """A list of B items as one: Tensors, arrays and numbers are stacked to Tensors (B, …), tuples, lists and dicts are
-    collated part by part, and strings stay in a list. Python floats become float64, or float32 if the first number is
-    an int, as in PyTorch. Raises TypeError for other items, and ValueError for shapes or lengths that differ."""
+    collated part by part, and strings stay in a list. Python floats become float64, as in PyTorch. Raises TypeError for
+    other items, and ValueError for shapes or lengths that differ."""
     first = batch[0]
     if isinstance(first, Tensor):
         return stack(list(batch))
-    if isinstance(first, np.ndarray):
-        return from_numpy(np.stack(batch))
-    if isinstance(first, np.generic | float):
-        return tensor(np.array(batch))
-    if isinstance(first, int):
-        return tensor(list(batch))
+    if isinstance(first, np.ndarray | np.generic | int | float):
+        return tensor(np.stack(batch))
     if isinstance(first, str | bytes):
         return list(batch)
     if isinstance(first, Mapping):
         return {key: default_collate([item[key] for item in batch]) for key in first}
     if isinstance(first, tuple | list):
-        if len({len(item) for item in batch}) > 1:
-            raise ValueError("default_collate: items of one batch have different numbers of parts")
-        parts = [default_collate(part) for part in zip(*batch)]
-        return type(first)(*parts) if hasattr(first, "_fields") else parts  # a namedtuple
+        return [default_collate(part) for part in zip(*batch, strict=True)]
     raise TypeError(
         f"default_collate takes Tensors, arrays, numbers, strings, and tuples, lists and dicts of them, not "
         f"{type(first).__name__}: pass a collate_fn"
@@ -151,24 +135,16 @@ class DataLoader(Generic[T_co]):
 
     dataset: with __getitem__ and __len__. shuffle: a new random order each time, drawn from `generator`, or the default
     one. sampler: indices instead of a shuffle. collate_fn: from a list of items to a batch; see default_collate.
-    drop_last: without a last batch that is shorter. Raises ValueError for a batch_size that is not a positive int, and
-    for sampler and shuffle at once."""
+    drop_last: without a last batch that is shorter. Raises ValueError for a batch_size below 1, and for sampler and
+    shuffle at once."""
 
     def __init__(
-        self,
-        dataset: Indexed[T_co],
-        batch_size: int = 1,
-        shuffle: bool = False,
-        sampler: Any = None,
-        *,
-        collate_fn: Callable[[list[Any]], Any] | None = None,
-        drop_last: bool = False,
+        self, dataset: Indexed[T_co], batch_size: int = 1, shuffle: bool = False, sampler: Any = None, *,
+        collate_fn: Callable[[list[Any]], Any] | None = None, drop_last: bool = False,
         generator: Generator | None = None,
-    ):
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(f"DataLoader: batch_size must be a positive int, got {batch_size!r}")
-        if sampler is not None and shuffle:
-            raise ValueError("DataLoader: give sampler or shuffle, not both")
+    ):  # fmt: skip
+        if batch_size < 1 or (shuffle and sampler is not None):
+            raise ValueError("DataLoader: batch_size must be positive, and shuffle and sampler exclude each other")
         self.dataset: Any = dataset
         self.batch_size, self.collate_fn, self.drop_last = batch_size, collate_fn or default_collate, drop_last
         self.sampler = RandomSampler(dataset, generator=generator) if shuffle else sampler
