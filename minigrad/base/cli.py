@@ -25,7 +25,8 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser whose errors are CommandErrors: one line, without the usage."""
 
     def __init__(self, *args, **options):
-        super().__init__(*args, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        options["formatter_class"] = argparse.RawDescriptionHelpFormatter
+        super().__init__(*args, **options)
 
     def error(self, message):
         # argparse's "argument --steps: must be at least 1" reads better without two of its words.

@@ -57,16 +57,17 @@ def read(args, sequences=1):
     if T < 1:
         raise cli.CommandError("the text is too short: the model reads one character at least, and predicts one")
     if compared:
-        at, targets = np.arange(len(ids) - T, len(ids))[None], ()  # the last T characters
+        at = np.arange(len(ids) - T, len(ids))[None]  # the last T characters
+        rest = []
         loss, of = _difference(vocab, args.right, args.wrong)
     else:
         starts = np.arange(0, len(ids) - T, T)  # side by side; what is left at the end is shorter, and is not read
         if own:
             starts = starts[np.linspace(0, len(starts) - 1, min(sequences, len(starts))).astype(int)]
         at = starts[:, None] + np.arange(T)
-        targets = (ids[at + 1],)
+        rest = [ids[at + 1]]  # the targets
         loss, of = _loss, "loss in nats per character"
-    batch = tuple(tensor(array, device=args.device) for array in (ids[at], *targets))
+    batch = tuple(tensor(array, device=args.device) for array in (ids[at], *rest))
     return Reading(model, vocab, batch, loss, of, [list(vocab.decode(row)) for row in ids[at]])
 
 

@@ -91,7 +91,7 @@ def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
     crc = zlib.crc32(text.encode())
     for name in sorted(arrays):
         x = arrays[name]
-        crc = zlib.crc32(x.reshape(-1).view(np.uint8), zlib.crc32(f"{name} {x.dtype} {x.shape}".encode(), crc))
+        crc = zlib.crc32(x.reshape(-1).view(np.uint8).data, zlib.crc32(f"{name} {x.dtype} {x.shape}".encode(), crc))
     return f"{crc:08x}"
 
 
