@@ -14,12 +14,10 @@ stays as it was drawn; the cut is made in a part of the training only; and a hea
 held on the token before (as Singh et al. 2024, arXiv 2404.07129, hold parts of a circuit to find what waits for what).
 
 With K's gradient cut, no head forms that looks at the token before; with Q's or V's cut, or as much at random, one
-does: a head is taught through its keys. In the end most predictions are right all the same. By what? The second table
-takes values away from the trained models. Uncut, the second layer finds its token by K, into which a head of the first
-has written what stood before. Cut, it finds it by Q and by position: the first layer tells a token where it stood
-before, and the second looks at the position after that. With both cut, neither forms. We found no earlier work that
-cuts gradients in training to explain a head; the nearest, Gradient Routing (arXiv 2410.04332), does so to decide where
-a model learns.
+does: a head is taught through its keys. In the end most predictions are right all the same: with K's cut, the first
+layer tells a token where it stood before, and the second finds that position by Q. With both cut, neither forms. We
+found no earlier work that cuts gradients in training to explain a head; the nearest, Gradient Routing (arXiv
+2410.04332), does so to decide where a model learns.
 """
 
 import argparse
@@ -119,25 +117,6 @@ def previous(model):
     return float(study.head_scores(model, ["previous"], [task.UNSEEN])["previous"][FIRST].max())
 
 
-def accuracy_without(model, part, what):
-    """The share of right predictions on the period that was never trained on, if `what` ("layer", "tokens" or
-    "positions") is taken out of what the second layer reads by `part`."""
-    written = {"positions": model.wpe.weight}
-    hooks = [
-        model.wte.register_forward_hook(lambda module, args, y: written.update(tokens=y)),
-        model.blocks[0].attn.register_head_hook("y", lambda layer, y: written.update(layer=y)),
-        model.blocks[1].attn.register_head_hook(f"x_{part}", lambda layer, x: x - written[what]),
-    ]
-    right = task.accuracy(model, task.UNSEEN)
-    for hook in hooks:
-        hook.remove()
-    return right
-
-
-WITHOUT = {"Q without the first layer": ("q", "layer"), "K without the first layer": ("k", "layer"),
-           "K without tokens": ("k", "tokens"), "K without positions": ("k", "positions")}  # fmt: skip
-
-
 def spread(numbers):
     return f"{np.mean(numbers):.2f} ± {np.std(numbers):.2f}"
 
@@ -149,7 +128,7 @@ def main(argv=None):
     parser.add_argument("--out", metavar="PNG", help="draw the curves")
     args = parser.parse_args(argv)
 
-    series, without = {}, {}
+    series = {}
     print(f"{'gradient cut':22}{'a head looks at':>18}{'':>12}{'right on':>20}")
     print(
         f"{'into the second layer':22}{'the token before':>18}{'formed':>12}{f'period {task.UNSEEN}':>20}", flush=True
@@ -161,13 +140,6 @@ def main(argv=None):
         formed = f"{sum(end > FORMED for end in ends)} of {len(ends)}"
         print(f"{name:22}{spread(ends):>18}{formed:>12}{spread(right):>20}", flush=True)
         series[name] = np.array([scores for _, scores in found])
-        if name in ("nothing", "K"):
-            without[name] = [spread([accuracy_without(model, *what) for model in models]) for what in WITHOUT.values()]
-
-    print(f"\nRight on period {task.UNSEEN} when values are taken away in the second layer of trained models:\n")
-    print(f"{'trained with the cut':28}" + "".join(f"{name:>16}" for name in without))
-    for i, what in enumerate(WITHOUT):
-        print(f"{what:28}" + "".join(f"{found[i]:>16}" for found in without.values()))
     if args.out:
         steps = np.arange(EVERY, args.steps + 1, EVERY)
         panels = {f"cut: {name}": (steps, runs) for name, runs in series.items() if "is given" not in name}

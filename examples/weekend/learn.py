@@ -108,22 +108,19 @@ def look_at(function):
 
 
 def near(found, expected, tolerance, what, function):
-    """Raise NotYet unless a number is what it should be."""
-    if not isinstance(found, (int, float)) or not abs(found - expected) <= tolerance:
-        shown = f"{found:.6g}" if isinstance(found, (int, float)) else repr(found)
-        raise NotYet(f"{what} is {shown}; it should be {expected:.6g}. {look_at(function)}")
-
-
-def same(found, expected, what, function, tolerance=1e-12):
-    """Raise NotYet unless an array is what it should be, up to rounding."""
-    found = np.asarray(found, float)
+    """Raise NotYet unless a number or an array is what it should be, up to rounding."""
+    found, expected = np.asarray(found, float), np.asarray(expected, float)
     if found.shape != expected.shape:
         raise NotYet(f"{what} has shape {found.shape}; it should be {expected.shape}. {look_at(function)}")
     apart = np.where(np.isfinite(found), abs(found - expected), np.inf)
     if apart.size and apart.max() > tolerance * max(1.0, abs(expected).max()):
         at = np.unravel_index(apart.argmax(), apart.shape)
-        place = f"{what}[{', '.join(map(str, at))}]"
+        place = f"{what}[{', '.join(map(str, at))}]" if at else what
         raise NotYet(f"{place} is {found[at]:.6g}; it should be {expected[at]:.6g}. {look_at(function)}")
+
+
+def same(found, expected, what, function):
+    near(found, expected, 1e-12, what, function)
 
 
 def slopes(what, f, *inputs, blame):

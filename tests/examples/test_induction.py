@@ -186,9 +186,6 @@ def test_a_head_is_taught_through_its_keys(teaches, example, capsys, tmp_path):
     for cut, formed in (("", True), ("q", True), ("k", False)):
         model, scores = teaches.Training(cut).run(0, 600)
         assert (scores[-1] > teaches.FORMED) == formed == (example.accuracy(model, example.UNSEEN) > 0.8)
-        if not cut:
-            right = [teaches.accuracy_without(model, *what) for what in teaches.WITHOUT.values()]
-            assert right[1] < 0.2 < 0.8 < min(right[0], *right[2:])
     teaches.main(["--seeds", "2", "--steps", "100", "--out", str(tmp_path / "a.png")])
     printed = capsys.readouterr().out
     rows = re.findall(r"^.{22} +\d\.\d\d ± \d\.\d\d +\d of 2 +\d\.\d\d ± ", printed, re.MULTILINE)
