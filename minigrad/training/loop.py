@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -96,7 +97,8 @@ class Progress:
                 from tqdm import tqdm
             except ImportError:
                 return
-            self._bar = tqdm(total=steps, initial=start, dynamic_ncols=True)
+            columns, rows = shutil.get_terminal_size()  # unlike tqdm's own guess, right in a terminal of size 0
+            self._bar = tqdm(total=steps, initial=start, ncols=min(columns - 1, 120), nrows=rows)
 
     def step(self, done: int, loss: float) -> None:
         """Call after each step, with the number of steps done in all."""
