@@ -56,7 +56,7 @@ def main(argv=None):
         pruned, _ = model(x)
     difference = (pruned - silenced).abs().max() / silenced.abs().max()
     print(f"its logits are those with the heads silenced but for {difference.item():.0e} of the largest")
-    print(f"before: {whole.cost()}\nafter:  {model.cost()}")
+    print(f"parameters before: {whole.num_parameters():,}, after: {model.num_parameters():,}")
     if args.out:
         series = {method: (list(range(len(each))), each) for method, each in losses.items()}
         curves(series, args.out, "heads removed", "loss (nats per character)")

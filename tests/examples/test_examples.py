@@ -95,7 +95,7 @@ def test_prune_heads(capsys, tmp_path, monkeypatch):
     for k in (0, 8):  # with all heads, and with none, all rankings are one
         assert len(set(table[k][1].split())) == 1
     assert float(re.search(r"silenced but for (\S+) of the largest", printed)[1]) <= 1e-6
-    before, after = (int(n.replace(",", "")) for n in re.findall(r"(?:before|after): +([\d,]+) parameters", printed))
+    before, after = (int(n.replace(",", "")) for n in re.findall(r"(?:before|after): ([\d,]+\d)", printed))
     assert before - after == 5 * 4 * 8 * 32  # of each head W_Q, W_K, W_V and W_O, 8 × 32 each
     assert is_png(tmp_path / "prune.png")
 
