@@ -2,8 +2,8 @@
 
     text, nats = corpus(1_000_000)    # 900,000 characters to train on, then 100,000 for validation
 
-A story is drawn by choices, each among as many as the state of its small world allows: who is there, who has what, how
-many are left. All have the same chance, so the probability of a story is the product of 1/n over its choices, known
+A story is drawn by choices, each among as many as the state of its small world allows: who is there, and who has what.
+All have the same chance, so the probability of a story is the product of 1/n over its choices, known
 exactly, and no model can need fewer nats on average than the stories do.
 
 What heads can find: names, things and places that return. A person is a Mc, who is "she", or an O', who is "he". So
@@ -26,17 +26,7 @@ __all__ = ["corpus", "stories"]
 HELD = 10  # one in ten combinations of who, what and where is kept for validation
 LENGTH = 1_000_000  # characters of the default text
 SLOTS = dict(X="person", Y="person", Z="person", C="animal", T="thing", U="thing", V="thing", P="place", Q="place")
-SLOTS |= dict(F="food", G="pet", W="weather")
-COUNT = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
-NUMBERS = dict(  # {slot: (smallest, how many from there may be drawn)}, given what is known
-    N=lambda w: (3, 7), K=lambda w: (1, w["N"] - 2),
-    M=lambda w: (w["N"] - w["K"], 1), L=lambda w: (w["N"] - w["K"] - 1, 1),
-)  # fmt: skip
-LISTS = {
-    "look": ["red", "blue", "green", "yellow", "white", "old", "new", "little"],
-    "trait": ["shy", "quiet", "lazy", "proud"],
-    "mood": ["hungry", "cold", "sad", "tired"],
-}
+LOOKS = ["red", "blue", "green", "yellow", "white", "old", "new", "little"]
 LEXICON = """
 person girl she her him
 McAdam/McCall/McDuff/McGee/McKay/McLean/McNab/McPhee: girl, she, her, her
@@ -45,9 +35,8 @@ thing used
 ball: threw it | cup: drank from it | drum: beat it | flute: played it | hat: wore it | jug: filled it | kite: flew it
 lamp: lit it | map: looked at it | net: fished with it | pen: wrote with it | quilt: slept under it | ring: wore it
 spade: dug with it | top: spun it | whistle: blew it
-animal food cry
-bear: honey, growled | cat: milk, purred | dog: a bone, barked | fox: grapes, yelped | goat: leaves, bleated
-hen: corn, clucked | mouse: cheese, squeaked | owl: a pie, hooted | pig: a turnip, grunted | rabbit: a carrot, hopped
+animal
+bear/cat/dog/fox/goat/hen/mouse/owl/pig/rabbit
 place air spot spot spot
 in the attic: dust danced in the light, behind a trunk, under a sheet, in a corner
 in the barn: it smelled of hay, in the straw, behind a cart, under a sack
@@ -61,18 +50,11 @@ by the pond: the frogs sang, in the reeds, on a flat stone, under a willow
 by the river: the water ran by, on the bank, under a root, behind a boat
 in the wood: a bird sang, under a fern, in a hollow tree, behind a log
 in the yard: the gate creaked, under a tub, behind the shed, by the well
-food got
-apples/berries/cherries/pears: picked | eggs/nuts/shells: found | tarts: baked
-pet
-Biscuit/Ginger/Moss/Patch/Snow/Toffee
-weather end
-a sunny day: the sun went down | a rainy day: the rain stopped | a windy day: the wind fell | a cold day: it grew dark
 """
 GRAMMAR = """
-story: <open> <spot>/<whose> <end> | <have> <gone>/<search>/<found> <end> | <pick>/<beg>/<left> <end>
-<open> <meet>/<feed>/<keep> <end> | <send>/<way>/<there> <end> | <box>/<guess>/<lid> <end>
-<seek>/<hunt>/<caught> <end> | <roll>/<mine>/<turns> <end> | <hello>/<come>/<play> <end>
-<where>/<call>/<here> <end> | <move>/<ask> <end>
+story: <open> <spot>/<whose> <end> | <have> <gone>/<search>/<found> <end> | <send>/<way>/<there> <end>
+<box>/<guess>/<lid> <end> | <roll>/<mine>/<turns> <end> | <hello>/<come>/<play> <end> | <where>/<call>/<here> <end>
+<move>/<ask> <end>
 day: one day | one morning | one evening | on Sunday
 parent: mother | father | sister
 went: went | ran
@@ -80,8 +62,8 @@ said: said | cried
 thanks: thank you | how kind you are
 nice: how pretty | I like it
 long: all day | every day | until dark
-open: <Day>, X <went> P.to.[| P.Air.] | It was W.day. X was [playing|sitting] P.in.
-X.s <parent> sent X.him P.to <day>. | Once there was X.girl named X. X.She was X.trait, and X.she lived P.near.
+open: <Day>, X <went> P.to.[| P.Air.] | X was [playing|sitting] P.in.
+X.s <parent> sent X.him P.to <day>. | Once there was X.girl named X, and X.she lived P.near.
 spot: There X.she found T.a P.spot. | X.She looked P.spot and found T.a. | "What is that P.spot?" asked X. It was T.a.
 whose: "Is this your T?" X asked Y. "Yes," said Y. "I lost it <day>." | X took it home, and X.she T.used <long>.
 "Whose T is this?" asked X. "It is Z.s," said Y. So X took it to Z. "<Thanks>, X," <said> Z.
@@ -93,13 +75,6 @@ search: X looked [under the bed|behind the door|Q.in], but it was not there. | X
 "Have you seen my T?" X asked Z. "No," said Z, "but I will help you."
 found: At last X.she looked P.in. There it was, P.spot! | "Here it is!" <said> Y. "Your T was P.in, P.spot!"
 P.In X met C.a. It had X.her T in its mouth! "<Thanks>, C," said X.
-pick: X F.got N F P.in. | X had N F in X.her bag. X.She sat P.in. | "Look, I have N F," said X to Y P.in.
-beg: X gave K to Y. | "May I have K?" asked Y. X gave Y.him K.
-left: Now X had M left. | Then C.a took one. Now L.were left. | "How many are left?" asked Y. "M.Num," said X.
-meet: There X.she met C.a. It was C.mood. | C.A sat P.spot. It was C.mood.
-feed: "I am C.mood," said the C. X gave it C.food. | "Do you like C.food?" asked X. The C ate and C.cry.
-keep: "I will call you G," said X. And G C.cry. | The next day the C came back. It had T.a in its mouth.
-X took it home. "What is that?" asked X.her <parent>. "It is C.a," said X. "I call it G."
 send: "Please take this T.full to Y," said X.s <parent>. Y lived P.near. | X had T.a for Y, who lived P.near.
 Y was sad, so X took Y.him T.a. Y lived P.near.
 way: On the way X.she met C.a. "Where are you going?" it asked. "To Y," said X. "I have T.a for Y.him."
@@ -109,9 +84,6 @@ box: Y had a box. "What is in it?" asked X P.in. | Y brought X a box P.to. "What
 guess: "Is it U.a?" asked X. "No," said Y. | "Open it," said Y.
 lid: In it was T.a. X and Y T.used <long>. | "T.A!" <said> X. And X.she T.used <long>.
 It was T.a. "What was in the box?" asked Z <day>. "T.A," said X.
-seek: X and Y played hide and seek P.in. X counted to N. | "Let us play hide and seek," said Y P.in. X counted to N.
-hunt: Y hid P.spot. X looked P.other, but Y was not there. | X looked P.other. No Y. Then X heard steps P.spot.
-caught: "Found you!" <said> X. Now Y counted to N. | X looked P.spot, and there was Y! "Now you," said Y.
 roll: X, Y and Z were P.in. X had T.a, Y had U.a, and Z had V.a.
 X had T.a, Y had U.a, and Z had V.a. They <went> P.to.
 mine: "I have T.a," said X. "I have U.a," said Y. "And I have V.a," said Z. | "Let us play," said X. "Yes, X," said Y.
@@ -129,9 +101,8 @@ ask: X looked P.in. No T! "Where is my T?" asked X. "Q.In," said Y.
 Where did X look for the T? P.In. But it was Q.in! | "Is my T P.in?" asked X. "No," said Y, "it is Q.in."
 end: X went home happy. | "What a [good|fine] day," said X. | That night X slept well.
 X told X.her <parent> everything.
-Y? X and Y [went home|laughed|sang] together. | Y? From then on X and Y were good friends. | W? Then W.end.
+Y? X and Y [went home|laughed|sang] together. | Y? From then on X and Y were good friends.
 P? X never forgot that day P.in. | P? P.Air, and X went home. | T? That night X dreamed of the T.
-Xtrait? And X was not so X.trait any more.
 """
 TOKEN = re.compile(r"([\[\]|]|<\w+>|\b[B-HJ-Z]\b(?:\.[A-Za-z]+)?)")
 
@@ -229,17 +200,11 @@ class Story:
 
     def form(self, slot: str, form: str) -> None:
         """Add a form of what fills a slot."""
-        if slot in NUMBERS:
-            low, n = NUMBERS[slot](self.world)
-            n = self.known(slot, range(low, low + n))
-            return self.say(COUNT[n] + (form == "were") * (" was" if n == 1 else " were"))
         pool = SLOTS[slot]
         if pool == "thing" and form in ("a", "full"):  # "a red kite", "red kite"
-            look = self.known(slot + "look", LISTS["look"])
+            look = self.known(slot + "look", LOOKS)
             self.say((_a(look) if form == "a" else look) + " ")
             form = ""
-        if form in LISTS:
-            return self.say(self.known(slot + form, LISTS[form]))
         rows, used = ROWS[pool], [self.world[s]["number"] for s in self.world if SLOTS.get(s) == pool]
         if pool == "person" and slot not in self.world:  # first Mc or O', which X and Y do not share, then the name
             other = self.world.get({"X": "Ysex", "Y": "Xsex"}.get(slot, ""))
@@ -248,15 +213,14 @@ class Story:
                 return self.say("a " + sex)
             rows = [row for row in rows if row["girl"] == sex]
         row = self.known(slot, [row for row in rows if row["number"] not in used])
-        if form in ("spot", "other"):
-            taken = self.world.get(slot + "spot"), self.world.get(slot + "other")
-            return self.say(self.known(slot + form, [spot for spot in row["spots"] if spot not in taken]))
+        if form == "spot":
+            return self.say(self.known(slot + "spot", row["spots"]))
         return self.say(row[form])
 
 
 def _kept(world):
     """Is a story of this world for validation? The numbers of who, what and where then add up to a multiple of HELD."""
-    what = next((slot for slot in world if slot in ("T", "U", "F", "C")), "Y")
+    what = next((slot for slot in world if slot in ("T", "U", "C")), "Y")
     return sum(world[slot]["number"] for slot in ("X", what, "P") if slot in world) % HELD == 0
 
 
