@@ -9,7 +9,7 @@
 # make clean   removes what the others made, .venv included, but not runs/
 # make help    prints this
 #
-# They work in .venv, which is made on first use with PYTHON (3.10 or newer) and updated when pyproject.toml changes.
+# They work in .venv, which is made on first use with PYTHON (3.11 or newer) and updated when pyproject.toml changes.
 
 PYTHON ?= python3
 VENV := .venv
@@ -59,8 +59,8 @@ ifneq ($(shell $(PY) -c 'import pip; print(open("$(VENV)/ready").read())' 2>/dev
 endif
 
 $(VENV)/ready:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
-	  echo 'minigrad needs Python 3.10 or newer; if you have one by another name, type: make PYTHON=python3.12' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo 'minigrad needs Python 3.11 or newer; if you have one by another name, type: make PYTHON=python3.12' >&2; exit 1; }
 	@$(PY) -m pip --version >/dev/null 2>&1 || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  package=$$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'); \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
