@@ -103,9 +103,13 @@ def busy(words=""):
     """Show on a terminal's stderr what the command is doing: these words, or the latest of say(words). They are erased
     at the end."""
 
+    shown = ""
+
     def say(words):
-        if sys.stderr is not None and sys.stderr.isatty():
+        nonlocal shown
+        if (words or shown) and sys.stderr is not None and sys.stderr.isatty():
             print(f"\r\033[K{words[:79]}", end="", file=sys.stderr, flush=True)  # \033[K erases the rest of the line
+            shown = words
 
     say(words)
     try:
@@ -126,7 +130,8 @@ def one_line(name):
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         sys.exit(141)
     except EXPECTED as error:
-        line, status = said(error) if isinstance(error, OSError) else str(error), getattr(error, "status", 2)
+        line = said(error) if isinstance(error, OSError) else str(error) or "not enough memory"
+        status = getattr(error, "status", 2)
     else:
         return
     print(f"{name}: {' '.join(line.splitlines())}", file=sys.stderr)
