@@ -57,26 +57,6 @@ def test_worked_examples(capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_reverse_sequence(capsys, tmp_path):
-    reverse = load("reverse_sequence")
-    reverse.main(["--out", str(tmp_path / "reads.png")])
-    printed = capsys.readouterr().out
-    assert float(re.search(r"(\d+\.\d)% of 1000 new words", printed)[1]) >= 99 and "attention -> noitnetta\n" in printed
-    assert is_png(tmp_path / "reads.png")
-
-
-def test_words_are_of_all_lengths_and_letters():
-    reverse = load("reverse_sequence")
-    src, tgt, answer = (x.numpy() for x in reverse.words(3000, mg.Generator(1)))
-    assert src.shape == tgt.shape == answer.shape == (3000, reverse.LONGEST + 1)
-    lengths = (src < 26).sum(1)
-    assert set(lengths) == set(range(3, reverse.LONGEST + 1)) and set(src[:, 0]) == set(range(26))
-    for s, t, a, n in zip(src, tgt, answer, lengths):
-        assert s[n] == a[n] == reverse.END and set(s[n + 1 :]) | set(a[n + 1 :]) <= {reverse.PAD}
-        assert a[:n].tolist() == s[:n][::-1].tolist() and t[0] == reverse.BEGIN and t[1:].tolist() == a[:-1].tolist()
-
-
-@pytest.mark.slow
 def test_head_count(capsys, tmp_path):
     load("head_count").main(["--steps", "4", "--seeds", "1", "--out", str(tmp_path / "heads.png")])
     rows = re.findall(r"^ +(\d+) +(\d+)  (\d\.\d+) \(", capsys.readouterr().out, re.MULTILINE)

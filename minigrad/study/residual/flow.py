@@ -179,8 +179,7 @@ def flow(
                      shows in small edges of a float32 model
 
     Both are negative where an edge helps. most: cut only that many edges, the largest to first order (None: all). To
-    first order, edges of a model that has learned its task can be far from what they are worth, with wrong signs too
-    (tests/benchmarks/edges.py).
+    first order, edges of a model that has learned its task can be far from what they are worth, with wrong signs too.
 
     The model sees the batch in eval mode; no .grad is touched. It may be any whose streams are known: nn.GPT,
     AttentionOnly, or one with an nn.TransformerEncoder, nn.TransformerDecoder or nn.Transformer in it. Norms may come
