@@ -21,11 +21,6 @@ from .dtypes import (  # under PyTorch's names
     bool_ as bool, float16 as half, float32 as float, float64 as double, int16 as short, int32 as int, int64 as long,
 )  # fmt: skip
 from .ops.public import *
-from .ops.public import (  # second names
-    abs as absolute, cat as concat, cat as concatenate, clamp as clip, div as divide, div as true_divide, ge as
-    greater_equal, gt as greater, le as less_equal, lt as less, movedim as moveaxis, mul as multiply, ne as not_equal,
-    neg as negative, sub as subtract, transpose as swapaxes, transpose as swapdims,
-)  # fmt: skip
 from .base import missing as _missing
 from .base.recording import CaptureError
 from .random import *
@@ -39,9 +34,7 @@ __all__ = [
     "composite", "detect_anomaly", "enable_grad", "inference", "inference_mode", "is_grad_enabled", "no_grad",
     "registry", "set_grad_enabled", "DeviceError", "device", "Size", "bool_", "dtype", "finfo", "float16", "float32",
     "float64", "iinfo", "int8", "int16", "int32", "int64", "uint8", "bool", "half", "float", "double", "short", "int",
-    "long", "absolute", "concat", "concatenate", "clip", "divide", "true_divide",
-    "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal", "negative", "subtract",
-    "swapaxes", "swapdims", "CaptureError", "FormulaOp", "Op", "capture", "load", "save",
+    "long", "CaptureError", "FormulaOp", "Op", "capture", "load", "save",
     "get_float32_matmul_precision", "set_float32_matmul_precision",
 ]  # fmt: skip
 __all__ += random.__all__

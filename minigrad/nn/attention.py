@@ -266,7 +266,7 @@ class MultiheadAttention(Module):
         """Keys or values (B, nkv, S, d), repeated for each head that reads them: (B, nh, S, d)."""
         if self.kv_of_head == tuple(range(self.num_kv_heads)):
             return x
-        return x.index_select(1, tensor(self.kv_of_head, device=x.device))
+        return x[:, tensor(self.kv_of_head, device=x.device)]
 
     def _side_by_side(self, z):
         """(B, nh, T, d_v) -> (B, T, nh·d_v), each head multiplied by its gate."""
