@@ -75,12 +75,6 @@ LINEAR = nn.Linear(3, 4)
 SGD = optim.SGD(LINEAR.parameters())
 
 
-def with_extra_state():
-    layer = nn.Linear(2, 2)
-    layer.get_extra_state = int
-    return layer
-
-
 GPT = nn.GPT(nn.GPTConfig(11, 8, n_layer=1, n_head=2, n_embd=8))
 
 
@@ -89,6 +83,13 @@ def used():
     loss = (G * G).sum()
     loss.backward()
     return loss
+
+
+def later_group():
+    optimizer = optim.SGD(LINEAR.parameters())
+    scheduler = lr_scheduler.CosineAnnealingLR(optimizer, 8)
+    optimizer.add_param_group({"params": mg.ones(1, requires_grad=True)})
+    scheduler.step()
 
 
 def refused_state():
@@ -111,16 +112,13 @@ CALLS = {
     "Tensor.copy_": {"ValueError": lambda: X.copy_(mg.ones(5)), "GraphError": lambda: G.copy_(X)},
     "Tensor.uniform_": {"ValueError": lambda: X.uniform_(1, 0), "TypeError": lambda: X.long().uniform_()},
     "Tensor.normal_": {"ValueError": lambda: X.normal_(std=-1), "TypeError": lambda: X.long().normal_()},
-    "Tensor.fill_diagonal_": {"ValueError": lambda: X[0].fill_diagonal_(1)},
     "Tensor.requires_grad_": {
         "TypeError": lambda: X.long().requires_grad_(),
         "GraphError": lambda: (G * 2).requires_grad_(False),
     },
     "Tensor.register_hook": {"GraphError": lambda: X.register_hook(print)},
     "Tensor.backward": {"GraphError": lambda: used().backward()},
-    "Tensor.select": {"IndexError": lambda: X.select(0, 5)},
     "Tensor.constant": {"TypeError": lambda: X.constant("a")},
-    "Tensor.new_tensor": {"OverflowError": lambda: X.long().new_tensor([1e30])},
     "Tensor.size": {"IndexError": lambda: X.size(5)},
     "empty": {"ValueError": lambda: mg.empty(-1)},
     "zeros": {"ValueError": lambda: mg.zeros(2, -1)},
@@ -129,7 +127,6 @@ CALLS = {
     "grad": {"GraphError": lambda: mg.grad(X.sum(), X)},
     "rand": {"TypeError": lambda: mg.rand(2, dtype=mg.int64)},
     "randn": {"TypeError": lambda: mg.randn(2, dtype=mg.int64)},
-    "rand_like": {"TypeError": lambda: mg.rand_like(X.long())},
     "randn_like": {"TypeError": lambda: mg.randn_like(X.long())},
     "tensor": {"OverflowError": lambda: mg.tensor([300], dtype=mg.uint8)},
     "nn.Dropout": {"ValueError": lambda: nn.Dropout(2)},
@@ -138,7 +135,6 @@ CALLS = {
         "TypeError": lambda: nn.Embedding(3, 4)(X),
         "ValueError": lambda: nn.Embedding(3, 4, padding_idx=3),
     },
-    "nn.Embedding.from_pretrained": {"ValueError": lambda: nn.Embedding.from_pretrained(X[0])},
     "nn.GPT.forward": {
         "ValueError": lambda: GPT(mg.randint(0, 11, (1, 9))),
         "IndexError": lambda: GPT(mg.tensor([[11]])),
@@ -158,17 +154,11 @@ CALLS = {
     "nn.Linear": {"ValueError": lambda: LINEAR(mg.ones(2)), "TypeError": lambda: LINEAR(X)},
     "nn.Module": {"TypeError": lambda: nn.Module()(X)},
     "nn.Module.get_submodule": {"AttributeError": lambda: LINEAR.get_submodule("fc")},
-    "nn.Module.get_parameter": {"AttributeError": lambda: LINEAR.get_parameter("fc")},
     "nn.Module.add_module": {
         "TypeError": lambda: LINEAR.add_module("fc", None),
         "ValueError": lambda: LINEAR.add_module("a.b", LINEAR),
     },
-    "nn.Module.register_parameter": {
-        "TypeError": lambda: LINEAR.register_parameter("a", X),
-        "ValueError": lambda: LINEAR.register_parameter("forward", None),
-    },
     "nn.Module.register_buffer": {"TypeError": lambda: LINEAR.register_buffer("a", 3)},
-    "nn.Module.state_dict": {"TypeError": lambda: with_extra_state().state_dict()},
     "nn.Module.load_state_dict": {"ValueError": lambda: LINEAR.load_state_dict({})},
     "nn.Module.to": {"TypeError": lambda: LINEAR.to(mg.int64)},
     "nn.ModuleDict": {
@@ -194,15 +184,11 @@ CALLS = {
     },
     "nn.init.uniform_": {"TypeError": lambda: nn.init.uniform_(X.long())},
     "nn.init.normal_": {"TypeError": lambda: nn.init.normal_(X.long())},
-    "nn.init.calculate_gain": {"ValueError": lambda: nn.init.calculate_gain("nonsense")},
     **{
         f"nn.init.{name}": {"ValueError": lambda name=name: getattr(nn.init, name)(X[0])}
-        for name in ("xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_")
+        for name in ("xavier_uniform_", "kaiming_normal_")
     },
-    "nn.init.trunc_normal_": {"ValueError": lambda: nn.init.trunc_normal_(X, a=50, b=60)},
     "nn.positions.rotary": {"ValueError": lambda: nn.positions.rotary(X)},
-    "nn.utils.parameters_to_vector": {"TypeError": lambda: nn.utils.parameters_to_vector([])},
-    "nn.utils.vector_to_parameters": {"ValueError": lambda: nn.utils.vector_to_parameters(X[0], [X])},
     "optim.Optimizer": {"ValueError": lambda: optim.SGD([])},
     "optim.SGD": {"ValueError": lambda: optim.SGD([X])},
     "optim.Adam": {"ValueError": lambda: optim.Adam(LINEAR.parameters(), betas=(2, 0))},
@@ -210,17 +196,13 @@ CALLS = {
     "optim.Optimizers.load_state_dict": {"ValueError": lambda: optim.Optimizers(SGD).load_state_dict({})},
     "optim.Optimizer.add_param_group": {"ValueError": lambda: SGD.add_param_group({"params": LINEAR.weight})},
     "optim.Optimizer.load_state_dict": {"ValueError": lambda: SGD.load_state_dict({})},
-    "optim.lr_scheduler.LRScheduler": {
-        "TypeError": lambda: lr_scheduler.StepLR(LINEAR, 1),
-        "ValueError": lambda: lr_scheduler.StepLR(optim.SGD(LINEAR.parameters()), 1, last_epoch=3),
-    },
+    "optim.lr_scheduler.LRScheduler": {"TypeError": lambda: lr_scheduler.CosineAnnealingLR(LINEAR, 1)},
+    "optim.lr_scheduler.LRScheduler.step": {"ValueError": later_group},
     "optim.lr_scheduler.LRScheduler.load_state_dict": {
-        "ValueError": lambda: lr_scheduler.StepLR(SGD, 1).load_state_dict({})
+        "ValueError": lambda: lr_scheduler.CosineAnnealingLR(SGD, 1).load_state_dict({})
     },
     "optim.lr_scheduler.LambdaLR": {"ValueError": lambda: lr_scheduler.LambdaLR(SGD, [abs, abs])},
-    "optim.lr_scheduler.StepLR": {"ValueError": lambda: lr_scheduler.StepLR(SGD, 0)},
     "optim.lr_scheduler.CosineAnnealingLR": {"ValueError": lambda: lr_scheduler.CosineAnnealingLR(SGD, 0)},
-    "optim.lr_scheduler.OneCycleLR": {"ValueError": lambda: lr_scheduler.OneCycleLR(SGD, 0.1)},
     "utils.data.TensorDataset": {
         "ValueError": lambda: data.TensorDataset(X, X[0]),
         "TypeError": lambda: data.TensorDataset(mg.tensor(1.0)),
