@@ -106,7 +106,7 @@ def main(argv=()):
         pruned, _ = model(x)
     difference = (pruned - silenced).abs().max() / silenced.abs().max()
     print(f"its logits are those with the heads silenced but for {difference.item():.0e} of the largest")
-    print(f"before: {whole.cost()}\nafter:  {model.cost()}")
+    print(f"parameters before: {whole.num_parameters():,}, after: {model.num_parameters():,}")
 
     path = args.out / "pruned.safetensors"
     checkpoint.save(path, *checkpoint.pack(model, config=dataclasses.asdict(model.config), chars=vocab.chars))

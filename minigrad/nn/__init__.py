@@ -5,7 +5,7 @@ README.md in this folder has a reading order.
 
 from typing import TYPE_CHECKING
 
-from . import cost, functional, gpt, init, positions, utils
+from . import functional, gpt, init, positions, utils
 from .activations import GELU, LogSoftmax, ReLU, Sigmoid, SiLU, Softmax, Tanh
 from .attention import MultiheadAttention
 from .cache import KVCache
@@ -26,7 +26,7 @@ __all__ = [
     "KLDivLoss", "KVCache", "LayerNorm", "Linear", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
     "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter", "RMSNorm", "ReLU", "Sequential", "SiLU", "Sigmoid",
     "Softmax", "Tanh", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
-    "TransformerEncoderLayer", "choose", "cost", "functional", "gpt", "init", "positions", "utils",
+    "TransformerEncoderLayer", "choose", "functional", "gpt", "init", "positions", "utils",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name

@@ -37,15 +37,8 @@ class KVCache:
         self.position.add_(T)
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        left_padding: Tensor | None = None,
-        slopes: Sequence[float] | None = None,
-        scale: float = 1.0,
-    ) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, left_padding: Tensor | None = None,
+               slopes: Sequence[float] | None = None, scale: float = 1.0) -> Tensor:  # fmt: skip
         """Add one position, k (B, nkv, 1, d_k) and v (B, nkv, 1, d_v), and let q (B, nh, 1, d_k) attend to all so far:
         (B, nh, 1, d_v). Raises as append does.
 
@@ -87,5 +80,5 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the whole cache, filled or not: the same as cost(capacity).kv_cache."""
+        """Bytes of the whole cache, filled or not."""
         return (self.k.numel() + self.v.numel()) * self.k.dtype.itemsize

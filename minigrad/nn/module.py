@@ -219,13 +219,8 @@ class Module(Hooked):
             raise ValueError(f"load_state_dict into {type(self).__name__}: " + "; ".join(problems))
         return Keys(missing, unexpected)
 
-    def to(
-        self,
-        *targets: DTypeLike | Tensor | None,
-        dtype: DTypeLike | None = None,
-        device: str | None = None,
-        non_blocking: bool = False,
-    ) -> Self:
+    def to(self, *targets: DTypeLike | Tensor | None, dtype: DTypeLike | None = None, device: str | None = None,
+           non_blocking: bool = False) -> Self:  # fmt: skip
         """Move parameters and buffers to a device, a float dtype, or both, in place, .grad with them. Returns self.
         non_blocking changes nothing: see Tensor.to. Raises TypeError for a dtype that is not a float, and DeviceError
         for a device that cannot be had."""

@@ -130,7 +130,7 @@ def test_gpt_config_checks_each_size_and_each_pruned_head():
         with pytest.raises(ValueError, match=r"2 layers of 3 heads have no \{"):
             nn.GPTConfig(**sizes, pruned=pruned)
     config = nn.GPTConfig(**sizes, pruned={"1": [2, 0, 2], 0: []})
-    assert config.pruned == {1: [0, 2]} and config.heads_left(1) == (1, 1) and config.heads_left(0) == (3, 3)
+    assert config.pruned == {1: [0, 2]}
 
 
 # -------------------------------------------------------------------------------------------------------------- forward
