@@ -162,7 +162,7 @@ class Module(Hooked):
 
     def get_submodule(self, path: str) -> Any:
         """The module at a path such as "blocks.1.attn"; "" is this one. Raises AttributeError if there is none."""
-        found = self
+        found: Any = self
         for name in path.split(".") if path else ():
             found = vars(found).get(name)
             if not isinstance(found, Module):

@@ -15,7 +15,7 @@ from .args import one_dim
 from .movement import expanded, pad, permute, shaped
 from .select import where
 
-__all__ = ["diagonal", "gather", "masked_fill", "narrow", "nonzero", "scatter", "scatter_add", "tril", "triu"]
+__all__ = ["diagonal", "gather", "masked_fill", "nonzero", "scatter", "scatter_add", "tril", "triu"]
 
 _REPEATED = np.array([2, 0, 2])
 
@@ -291,17 +291,6 @@ def scatter(input: T, dim: int, index: T, src: Operand) -> T:
     np.put_along_axis(writer, host(index).astype(np.int64), np.broadcast_to(order, index.shape), dim)
     written = Gather.apply(src, input.constant(np.maximum(writer, 0)), dim=dim)
     return where(_widened(input.constant(writer >= 0), input.shape), _widened(written, input.shape), input)
-
-
-@composite(case((3, 5), 1, 1, 3), case((3, 5), 0, -2, 2))
-def narrow(input: T, dim: int, start: int, length: int) -> T:
-    """`length` slices of x along dim from `start` on, as a view. Raises IndexError for slices that x does not have."""
-    dim = one_dim("narrow", input, dim)
-    n = input.shape[dim] if input.ndim else 0
-    begin = start + n if start < 0 else start
-    if not (begin >= 0 and 0 <= length <= n - begin):
-        raise IndexError(f"narrow: {length} from {start} on are not within dim {dim} of shape {input.shape}")
-    return getitem(input, (slice(None),) * dim + (slice(begin, begin + length),))
 
 
 @composite(case((3, 4)), case((2, 3, 4), offset=1, dim1=-1, dim2=0))

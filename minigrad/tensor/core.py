@@ -59,7 +59,7 @@ class Gradients(Attributes):
             if self.dtype.kind != "f":
                 raise TypeError(f"only floating-point tensors can require a gradient, not {self.dtype}")
             if self.storage.version is None:
-                raise GraphError("a tensor made under inference() cannot require a gradient; clone() it outside")
+                raise GraphError("a tensor made under inference_mode() cannot require a gradient; clone() it outside")
             self.node = Node(None, 0, self.shape, self.dtype, self.device)
         return self
 
@@ -255,7 +255,7 @@ class Tensor(Gradients, InPlace, Interop):
     reshape, view, flatten, squeeze, unsqueeze = ops.reshape, movement.view, ops.flatten, ops.squeeze, ops.unsqueeze
     transpose, t, permute, expand, flip = ops.transpose, ops.t, ops.permute, movement.expand, ops.flip
     repeat, repeat_interleave, pad = movement.repeat, ops.repeat_interleave, movement.pad
-    split, chunk, unbind, narrow = ops.split, ops.chunk, ops.unbind, ops.narrow
+    split, chunk, unbind = ops.split, ops.chunk, ops.unbind
     alias, clone, contiguous = movement.alias, ops.clone, movement.contiguous
     gather, scatter, scatter_add, masked_fill = ops.gather, ops.scatter, ops.scatter_add, ops.masked_fill
     tril, triu, diagonal, nonzero, matmul = ops.tril, ops.triu, ops.diagonal, ops.nonzero, ops.matmul

@@ -3,7 +3,8 @@
 import pytest
 
 import minigrad as mg
-from minigrad import nn, registry
+from minigrad import nn
+from minigrad.autograd import registry
 from minigrad.gradcheck import PASS, check_op, gradcheck
 from minigrad.gradcheck.probes import CHEAP
 from minigrad.nn import functional as F

@@ -7,9 +7,9 @@ whatever runs here under both is a program that ports by changing its import. Ro
 from minigrad.autograd.cases import Fixed, apart, booleans, case, integers, positive, uniform
 
 ROWS = []
-_FUNCTIONAL = {  # what both have in nn.functional; torch has other, older functions of some of these names at the top
-    "binary_cross_entropy_with_logits", "kl_div", "mse_loss", "nll_loss", "cross_entropy", "dropout", "embedding", "gelu", "layer_norm", "linear", "log_softmax", "pad", "rms_norm",
-    "scaled_dot_product_attention", "silu", "softmax",
+_FUNCTIONAL = {  # what both have in nn.functional; torch has older functions of some of these names at the top
+    "binary_cross_entropy_with_logits", "kl_div", "mse_loss", "nll_loss", "cross_entropy", "dropout", "embedding",
+    "gelu", "layer_norm", "linear", "log_softmax", "pad", "rms_norm", "scaled_dot_product_attention", "silu", "softmax",
 }  # fmt: skip
 INF = float("inf")
 
@@ -216,7 +216,6 @@ row("scatter", lambda m, x, s: x.scatter(1, m.tensor([[0, 2], [1, 0]]), s), (2, 
 row("scatter", lambda m, x: m.scatter(x, 0, m.tensor([[1, 0, 1]]), 0.5), (2, 3))
 row("scatter_add", lambda m, x, s: m.scatter_add(x, 0, m.tensor([[2, 0, 2], [2, 1, 0]]), s), (3, 3), (2, 3))
 row("diagonal", lambda m, x: (m.diagonal(x), x.diagonal(1, -1, 0), x.diagonal(-1, 1, 2)), (2, 3, 4))
-row("narrow", lambda m, x: (m.narrow(x, 1, 1, 2), x.narrow(0, -2, 2)), (3, 4))
 row("nonzero", lambda m, x: (m.nonzero(x > 0), *(x > 0).nonzero(as_tuple=True)), (3, 4))
 row("t", lambda m, x: (x.t(), m.t(x[0])), (3, 4))
 row("embedding", lambda m, w, i: m.nn.functional.embedding(i, w), (5, 3), integers((2, 4), 5))

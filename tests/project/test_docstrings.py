@@ -40,7 +40,7 @@ ERROR = re.compile(r"\b[A-Z]\w*Error\b")
 KNOWN = vars(builtins) | {
     kind.__name__: kind
     for kind in (
-        mg.AnomalyError, mg.CaptureError, mg.DeviceError, mg.GraphError, checkpoint.CheckpointError,
+        mg.autograd.AnomalyError, mg.CaptureError, mg.DeviceError, mg.GraphError, checkpoint.CheckpointError,
         gradcheck.GradcheckError, study.IdentityError, mg.base.errors.CommandError,
         mg.base.errors.TextError,
     )
@@ -97,7 +97,7 @@ def refused_state():
 
 
 def with_anomaly():
-    with mg.detect_anomaly():
+    with mg.autograd.detect_anomaly():
         mg.zeros(1).log()
 
 

@@ -101,7 +101,6 @@ ARGUMENTS = {  # where the types alone do not tell what fits together
     "gather": (X, 1, ONES),
     "scatter": (X, 1, ONES, X),
     "scatter_add": (X, 1, ONES, X),
-    "narrow": (X, 1, 0, 2),
     "repeat_interleave": (X, 2, 1),
     "nll_loss": (X, mg.tensor([0, 1])),
     "embedding": (mg.tensor([0, 1]), X),
@@ -129,7 +128,12 @@ CALLS = {
     "min": [(X,)],
     "split_heads": [(mg.randn(1, 2, 4), 2), (mg.randn(1, 2, 4), 1, 1)],
 }
-KINDS = {"T": mg.Tensor, "Union[T, ValuesIndices[T]]": mg.Tensor, "ValuesIndices[T]": mg.ops.reduce.ValuesIndices, "bool": bool}
+KINDS = {
+    "T": mg.Tensor,
+    "Union[T, ValuesIndices[T]]": mg.Tensor,
+    "ValuesIndices[T]": mg.ops.reduce.ValuesIndices,
+    "bool": bool,
+}
 FUNCTIONS = {name: f for home in (mg.ops.public, F) for name, f in vars(home).items() if f is not F.one_hot}
 FUNCTIONS = {name: f for name, f in FUNCTIONS.items() if inspect.isfunction(f)}
 

@@ -18,7 +18,7 @@ def leaf(values, dtype=mg.float64):
 
 
 def test_dtypes_by_their_other_names():
-    names = dict(half=mg.float16, float=mg.float32, double=mg.float64, int=mg.int32, long=mg.int64, bool=mg.bool_)
+    names = dict(float=mg.float32, double=mg.float64, int=mg.int32, long=mg.int64, bool=mg.bool_)
     for name, dtype in names.items():
         assert getattr(mg, name) == dtype
         assert mg.ones(2).to(getattr(mg, name)).dtype == getattr(mg.ones(2), name)().dtype == dtype
