@@ -283,7 +283,8 @@ def norm(input: T, p: float = 2, dim: Dims = None, keepdim: bool = False) -> T:
 @composite(case((3, 4)), case((2, 5), dim=1), case((2, 3, 2), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
 def prod(input: T, dim: Dims = None, keepdim: bool = False) -> T:
     """y = Π x over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; integers and bools
-    give int64. A tree of products, in float64, so the gradient is right where factors are 0."""
+    give int64. A tree of products, in float64, so the gradient is right where factors are 0. Where the product of some
+    of the factors is beyond float64's range, value and gradient can be wrong although the whole is not."""
     dims = many_dims("prod", input, dim)
     rest = tuple(d for d in range(input.ndim) if d not in dims)
     y = input.double() if input.dtype.kind == "f" else input.long()
