@@ -12,50 +12,39 @@ from typing import TYPE_CHECKING
 
 from . import autograd, dtypes, ops, random
 from .autograd import (
-    AnomalyError, GraphError, case, composite, detect_anomaly, enable_grad, inference, inference as inference_mode,
-    is_grad_enabled, no_grad, registry, set_grad_enabled,
+    GraphError, case, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled,
 )  # fmt: skip
 from .backend import DeviceError, device
-from .dtypes import Size, bool_, dtype, finfo, float16, float32, float64, iinfo, int8, int16, int32, int64, uint8
-from .dtypes import (  # under PyTorch's names
-    bool_ as bool, float16 as half, float32 as float, float64 as double, int16 as short, int32 as int, int64 as long,
-)  # fmt: skip
+from .dtypes import bool_, dtype, finfo, float16, float32, float64, int8, int16, int32, int64, uint8
+from .dtypes import bool_ as bool, float32 as float, float64 as double, int32 as int, int64 as long  # as in PyTorch
 from .ops.public import *
-from .ops.public import (  # second names
-    abs as absolute, cat as concat, cat as concatenate, clamp as clip, div as divide, div as true_divide, ge as
-    greater_equal, gt as greater, le as less_equal, lt as less, movedim as moveaxis, mul as multiply, ne as not_equal,
-    neg as negative, sub as subtract, transpose as swapaxes, transpose as swapdims,
-)  # fmt: skip
 from .base import missing as _missing
 from .base.recording import CaptureError
 from .random import *
 from .tensor import *
 from .tensor import __all__ as _of_tensor, tensor  # the function: to Pyright, a star leaves the name to the package
-from .tensor.gradients import FormulaOp, Op
+from .tensor.gradients import Op
 from .version import __version__
 
 __all__ = [
-    "autograd", "cuda", "dtypes", "nn", "ops", "optim", "random", "utils", "AnomalyError", "GraphError", "case",
-    "composite", "detect_anomaly", "enable_grad", "inference", "inference_mode", "is_grad_enabled", "no_grad",
-    "registry", "set_grad_enabled", "DeviceError", "device", "Size", "bool_", "dtype", "finfo", "float16", "float32",
-    "float64", "iinfo", "int8", "int16", "int32", "int64", "uint8", "bool", "half", "float", "double", "short", "int",
-    "long", "absolute", "concat", "concatenate", "clip", "divide", "true_divide",
-    "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal", "negative", "subtract",
-    "swapaxes", "swapdims", "CaptureError", "FormulaOp", "Op", "capture", "load", "save",
-    "get_float32_matmul_precision", "set_float32_matmul_precision",
+    "autograd", "cuda", "dtypes", "nn", "ops", "optim", "random", "utils", "GraphError", "case",
+    "enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled", "DeviceError",
+    "device", "bool_", "dtype", "finfo", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
+    "bool", "float", "double", "int", "long", "CaptureError", "Op", "capture", "load", "save",
+    "set_float32_matmul_precision",
 ]  # fmt: skip
 __all__ += random.__all__
 __all__ += _of_tensor
 
 if TYPE_CHECKING:
     from . import cuda, gradcheck, nn, optim, study, training, typing, utils, viz
-    from .cuda import get_float32_matmul_precision, set_float32_matmul_precision
+    from .cuda import set_float32_matmul_precision
     from .replay.captured import capture
     from .training.checkpoint import load, save
 else:  # to mypy a module with __getattr__ would have every name
     _LATER = {
         **dict.fromkeys(["cuda", "gradcheck", "nn", "optim", "study", "training", "typing", "utils", "viz"]),
-        "set_float32_matmul_precision": ".cuda", "get_float32_matmul_precision": ".cuda",
+        "set_float32_matmul_precision": ".cuda",
         "capture": ".replay.captured", "load": ".training.checkpoint", "save": ".training.checkpoint",
     }  # fmt: skip
     __getattr__, __dir__ = _missing.attributes(__name__, _LATER), lambda: [*__all__, *_LATER]

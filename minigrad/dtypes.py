@@ -14,8 +14,7 @@ float64, float32, float16 = np.dtype("float64"), np.dtype("float32"), np.dtype("
 int64, int32, int16, int8, uint8 = (np.dtype(n) for n in ("int64", "int32", "int16", "int8", "uint8"))
 bool_ = np.dtype("bool")
 
-dtype, finfo, iinfo = np.dtype, np.finfo, np.iinfo  # where PyTorch has them: finfo(x.dtype).eps, isinstance(d, dtype)
-Size = tuple  # what x.shape is
+dtype, finfo = np.dtype, np.finfo  # where PyTorch has them: finfo(x.dtype).eps, isinstance(d, dtype)
 
 ALL = (float64, float32, float16, int64, int32, int16, int8, uint8, bool_)
 DEFAULT_FLOAT = float32

@@ -17,7 +17,7 @@ from .typing import Array, DTypeLike
 if TYPE_CHECKING:
     from .backend.primitives import Primitives
 
-__all__ = ["Generator", "default_generator", "initial_seed", "manual_seed"]
+__all__ = ["Generator", "default_generator", "manual_seed"]
 
 
 class Generator:
@@ -101,8 +101,3 @@ def manual_seed(seed: int) -> Generator:
     """Seed the default generator, which initialisation, dropout and the random creation functions draw from, with any
     int. Returns it."""
     return default_generator.manual_seed(seed)
-
-
-def initial_seed() -> int:
-    """The seed that the default generator began with, as an int: what manual_seed() was last given, or 0."""
-    return default_generator.seed

@@ -29,7 +29,7 @@ class Storage:
 
     def __init__(self, backend: "Primitives"):
         self.backend = backend
-        self.version = None if mode.inference else 0  # None: an array made under inference()
+        self.version = None if mode.inference else 0  # None: an array made under inference_mode()
         self.born = Storage.walk
 
     @classmethod

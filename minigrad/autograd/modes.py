@@ -74,7 +74,7 @@ class enable_grad(_Bare):
         super().__init__(grad=True, inference=False)
 
 
-class inference(_Bare):
+class inference_mode(_Bare):
     """Like `no_grad`, and results can never enter a graph later: an op that would have to save one raises. With
     mode=False it is `enable_grad`."""
 

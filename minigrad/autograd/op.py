@@ -116,7 +116,7 @@ class Op:
             return array  # a Python number
         if x.storage.version is None:
             raise GraphError(
-                f"{self.name} must save a tensor made under inference(); make it under no_grad() or clone() it outside"
+                f"{self.name} must save a tensor made under inference_mode(); make it under no_grad(), or clone() it"
             )
         return array, x.storage, x.storage.version, x.node
 

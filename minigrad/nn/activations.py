@@ -62,33 +62,6 @@ class Sigmoid(_Activation):
     function = staticmethod(F.sigmoid)
 
 
-class Softplus(_Activation):
-    """ln(1 + e^(beta x)) / beta, and x where beta x > threshold, elementwise"""
-
-    function, options = staticmethod(F.softplus), ("beta", "threshold")
-
-    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
-        self.beta, self.threshold = beta, threshold
-
-
-class ELU(_Activation):
-    """x where x > 0, else alpha (e^x - 1), elementwise"""
-
-    function, options = staticmethod(F.elu), ("alpha",)
-
-    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
-        self.alpha, self.inplace = alpha, inplace
-
-
-class LeakyReLU(_Activation):
-    """x where x > 0, else negative_slope x, elementwise"""
-
-    function, options = staticmethod(F.leaky_relu), ("negative_slope",)
-
-    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
-        self.negative_slope, self.inplace = negative_slope, inplace
-
-
 class Softmax(_Activation):
     """Softmax along dim, of x's shape: see F.softmax."""
 

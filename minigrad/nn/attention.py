@@ -11,8 +11,8 @@ from ..dtypes import DEFAULT_FLOAT, float64
 from ..ops.public import cat, stack
 from ..tensor import Tensor, arange, check_same_kind, empty, tensor, zeros
 from ..typing import DTypeLike
-from . import cost, init
 from . import functional as F
+from . import init
 from .cache import KVCache
 from .heads import Head, load, prune
 from .layers import Linear
@@ -266,7 +266,7 @@ class MultiheadAttention(Module):
         """Keys or values (B, nkv, S, d), repeated for each head that reads them: (B, nh, S, d)."""
         if self.kv_of_head == tuple(range(self.num_kv_heads)):
             return x
-        return x.index_select(1, tensor(self.kv_of_head, device=x.device))
+        return x[:, tensor(self.kv_of_head, device=x.device)]
 
     def _side_by_side(self, z):
         """(B, nh, T, d_v) -> (B, T, nh·d_v), each head multiplied by its gate."""
@@ -409,13 +409,6 @@ class MultiheadAttention(Module):
         """An empty KVCache for `batch` sequences of up to `capacity` positions."""
         W = self.out_proj.weight
         return KVCache(batch, self.num_kv_heads, capacity, self.d_k, self.d_v, W.dtype, W.device)
-
-    def cost(self, T: int, S: int | None = None, batch: int = 1, dtype: DTypeLike | None = None) -> cost.Cost:
-        """The Cost of T queries and S keys (None: T). dtype: of the KV cache (None: the parameters')."""
-        return cost.attention(
-            self.embed_dim, self.num_heads, self.num_kv_heads, self.d_k, self.d_v, T, S, batch, self.kdim, self.vdim,
-            bias=self.in_proj_bias is not None, dtype=dtype or self.out_proj.weight.dtype,
-        )  # fmt: skip
 
     def extra_repr(self) -> str:
         shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""

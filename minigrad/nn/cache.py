@@ -15,7 +15,7 @@ class KVCache:
     k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), whose first `length` positions are filled; in memory k is
     transposed, as attention_decode wants it. `position`, an int64 Tensor (1,), is the same number on the device:
     with it a step is the same at each position. It is made by MultiheadAttention.new_cache and GPT.new_cache, and works
-    only under no_grad() or inference(), since it is filled in place."""
+    only under no_grad() or inference_mode(), since it is filled in place."""
 
     def __init__(
         self, batch: int, num_kv_heads: int, capacity: int, d_k: int, d_v: int, dtype: DTypeLike, device: str = "cpu"
@@ -37,15 +37,8 @@ class KVCache:
         self.position.add_(T)
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
-    def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        left_padding: Tensor | None = None,
-        slopes: Sequence[float] | None = None,
-        scale: float = 1.0,
-    ) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, left_padding: Tensor | None = None,
+               slopes: Sequence[float] | None = None, scale: float = 1.0) -> Tensor:  # fmt: skip
         """Add one position, k (B, nkv, 1, d_k) and v (B, nkv, 1, d_v), and let q (B, nh, 1, d_k) attend to all so far:
         (B, nh, 1, d_v). Raises as append does.
 
@@ -67,7 +60,7 @@ class KVCache:
         d_v = self.v.shape[3]
         if is_grad_enabled():
             raise RuntimeError(
-                "a KVCache is filled in place, which gradients cannot follow: use no_grad() or inference()"
+                "a KVCache is filled in place, which gradients cannot follow: use no_grad() or inference_mode()"
             )
         given = [x.shape[:2] + x.shape[3:] for x in (k, v)]
         if given != [(B, nkv, d_k), (B, nkv, d_v)] or k.shape[2] != v.shape[2]:
@@ -87,5 +80,5 @@ class KVCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the whole cache, filled or not: the same as cost(capacity).kv_cache."""
+        """Bytes of the whole cache, filled or not."""
         return (self.k.numel() + self.v.numel()) * self.k.dtype.itemsize

@@ -21,10 +21,7 @@ class _Row(Module, Generic[M]):
 
     def append(self, module: M) -> Self:
         """Add a module at the end. Returns self."""
-        key = len(self)
-        while str(key) in vars(self):  # of a slice of a Sequential, which keeps its keys
-            key += 1
-        self.add_module(str(key), module)
+        self.add_module(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[M]) -> Self:
@@ -32,24 +29,6 @@ class _Row(Module, Generic[M]):
         for module in modules:
             self.append(module)
         return self
-
-    def insert(self, index: int, module: M) -> None:
-        """Put a module before the one at index."""
-        modules = list(self)
-        modules.insert(index, module)
-        self._refill(modules)
-
-    def pop(self, index: int = -1) -> M:
-        """Take a module out, and return it."""
-        modules = list(self)
-        found = modules.pop(index)
-        self._refill(modules)
-        return found
-
-    def _refill(self, modules):
-        for key, _ in list(self.named_children()):
-            delattr(self, key)
-        self.extend(modules)
 
     @overload
     def __getitem__(self, index: int) -> M: ...
@@ -61,22 +40,13 @@ class _Row(Module, Generic[M]):
         if not isinstance(index, slice):
             return list(self)[index]
         part = Sequential() if isinstance(self, Sequential) else ModuleList()
-        for i, (key, module) in enumerate(list(self.named_children())[index]):
-            # Not by setattr, which would rename them in their paths.
-            vars(part)[key if isinstance(self, Sequential) else str(i)] = module
+        for i, module in enumerate(list(self)[index]):
+            vars(part)[str(i)] = module  # not by setattr, which would rename it in its path
         return part
 
     def __setitem__(self, index: int, module: M) -> None:
         keys = [key for key, _ in self.named_children()]
         setattr(self, keys[index], module)
-
-    def __delitem__(self, index: int | slice) -> None:
-        modules = list(self)
-        del modules[index]
-        self._refill(modules)
-
-    def __iadd__(self, modules: Iterable[M]) -> Self:
-        return self.extend(modules)
 
     def __len__(self) -> int:
         return sum(1 for _ in self.children())

@@ -2,12 +2,11 @@
 
 from ..ops.activation import *
 from ..ops.attention import *
-from ..ops.composites.activation import *
-from ..ops.composites.movement import pad
 from ..ops.dropout import *
 from ..ops.index import embedding
 from ..ops.loss import *
 from ..ops.matmul import linear
+from ..ops.movement import pad
 from ..ops.norm import *
 from ..ops.softmax import *
 from ..tensor import one_hot

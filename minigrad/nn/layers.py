@@ -5,7 +5,7 @@ Called with a Tensor of another shape or dtype than their parameters want, they 
 ValueError or TypeError."""
 
 import math
-from typing import Any, Self
+from typing import Any
 
 from ..dtypes import DEFAULT_FLOAT
 from ..tensor import Tensor, empty
@@ -31,13 +31,9 @@ class Linear(Module):
     x has the parameters' float dtype. Raises ValueError for another last size, and TypeError for another dtype."""
 
     def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: str | None = None,
+        self, in_features: int, out_features: int, bias: bool = True, device: str | None = None,
         dtype: DTypeLike = DEFAULT_FLOAT,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter(empty(out_features, in_features, **placed(device, dtype)))
         self.bias = Parameter(empty(out_features, **placed(device, dtype))) if bias else None
@@ -65,32 +61,15 @@ class Embedding(Module):
     padding_idx that is not a row."""
 
     def __init__(
-        self,
-        num_embeddings: int,
-        embedding_dim: int,
-        padding_idx: int | None = None,
-        *,
-        device: str | None = None,
+        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, *, device: str | None = None,
         dtype: DTypeLike = DEFAULT_FLOAT,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ValueError(f"padding_idx {padding_idx} is out of range for {num_embeddings} embeddings")
         self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
         self.weight = Parameter(empty(num_embeddings, embedding_dim, **placed(device, dtype)))
         self.reset_parameters()
-
-    @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None) -> Self:
-        """A layer with a copy of `embeddings`, a Tensor (num_embeddings, embedding_dim), which does not train if
-        freeze. Raises ValueError for another number of dims."""
-        if embeddings.ndim != 2:
-            raise ValueError(f"embeddings must be (num_embeddings, embedding_dim), got shape {embeddings.shape}")
-        n, C = embeddings.shape
-        with init.skipped():
-            layer = cls(n, C, padding_idx, device=embeddings.device, dtype=embeddings.dtype)
-        layer.weight.detach().copy_(embeddings.detach())
-        return layer.requires_grad_(not freeze)
 
     def reset_parameters(self) -> None:
         """Draw new initial weights from the default generator."""
@@ -111,14 +90,9 @@ class LayerNorm(Module):
     *normalized_shape) -> the same. weight begins as ones and bias as zeros. Formula and errors: see F.layer_norm."""
 
     def __init__(
-        self,
-        normalized_shape: Size,
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        bias: bool = True,
-        device: str | None = None,
-        dtype: DTypeLike = DEFAULT_FLOAT,
-    ) -> None:
+        self, normalized_shape: Size, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
+        device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT,
+    ) -> None:  # fmt: skip
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         shape, place = self.normalized_shape, placed(device, dtype)
@@ -147,13 +121,9 @@ class RMSNorm(Module):
     same. Formula and errors: see F.rms_norm."""
 
     def __init__(
-        self,
-        normalized_shape: Size,
-        eps: float | None = None,
-        elementwise_affine: bool = True,
-        device: str | None = None,
-        dtype: DTypeLike = DEFAULT_FLOAT,
-    ) -> None:
+        self, normalized_shape: Size, eps: float | None = None, elementwise_affine: bool = True,
+        device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT,
+    ) -> None:  # fmt: skip
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
         self.weight = Parameter(empty(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
@@ -187,16 +157,3 @@ class Dropout(Module):
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
-
-
-class Flatten(Module):
-    """Dims start_dim to end_dim as one: (N, d1, d2, …) -> (N, d1 · d2 · …) by default."""
-
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        self.start_dim, self.end_dim = start_dim, end_dim
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"

@@ -40,33 +40,6 @@ class MSELoss(_Loss):
         super().__init__(reduction=reduction)
 
 
-class L1Loss(_Loss):
-    """The mean of |input - target|, (), of two Tensors of one shape; other reductions: see F.l1_loss."""
-
-    function = staticmethod(F.l1_loss)
-
-    def __init__(self, *, reduction: str = "mean") -> None:
-        super().__init__(reduction=reduction)
-
-
-class SmoothL1Loss(_Loss):
-    """F.smooth_l1_loss of input and target, of one shape: their mean, (), by default."""
-
-    function = staticmethod(F.smooth_l1_loss)
-
-    def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
-        super().__init__(reduction=reduction, beta=beta)
-
-
-class HuberLoss(_Loss):
-    """F.huber_loss of input and target, of one shape: their mean, (), by default."""
-
-    function = staticmethod(F.huber_loss)
-
-    def __init__(self, *, reduction: str = "mean", delta: float = 1.0) -> None:
-        super().__init__(reduction=reduction, delta=delta)
-
-
 class KLDivLoss(_Loss):
     """F.kl_div of log-probabilities and target, of one shape: the mean of its terms, (), by default."""
 
@@ -74,15 +47,6 @@ class KLDivLoss(_Loss):
 
     def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__(reduction=reduction, log_target=log_target)
-
-
-class BCELoss(_Loss):
-    """F.binary_cross_entropy of probabilities and target, of one shape: their mean, (), by default."""
-
-    function = staticmethod(F.binary_cross_entropy)
-
-    def __init__(self, weight: Tensor | None = None, *, reduction: str = "mean") -> None:
-        super().__init__(weight=weight, reduction=reduction)
 
 
 class BCEWithLogitsLoss(_Loss):

@@ -2,17 +2,16 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
 
 from ..autograd import mode
 from ..base.recording import thread
-from ..dtypes import DEFAULT_FLOAT
+from ..dtypes import DEFAULT_FLOAT, float16, float32, float64
 from ..tensor import Tensor, as_tensor
 from ..typing import Array, DTypeLike
 from .hooks import Hooked
-from .state import Keys, compared
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -105,10 +104,9 @@ class Module(Hooked):
         """The direct submodules."""
         return (child for _, child in self.named_children())
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, "Module"]]:
+    def named_modules(self) -> Iterator[tuple[str, "Module"]]:
         """(path, module) of this and all modules below it, each once."""
-        seen = set()
-        stack = [(prefix, self)]
+        seen, stack = set(), [("", self)]
         while stack:
             path, module = stack.pop()
             if id(module) not in seen:
@@ -121,20 +119,16 @@ class Module(Hooked):
         """This and all modules below it, each once."""
         return (module for _, module in self.named_modules())
 
-    def _named(self, kind, prefix="", recurse=True, above=()):
+    def _named(self, kind, dot="", above=()):
         """(path, value) of all attributes that kind(module, name, value) accepts. What is shared has several paths."""
-        dot = f"{prefix}." if prefix else ""
         yield from ((dot + name, value) for name, value in vars(self).items() if kind(self, name, value))
         above = (*above, id(self))
-        for name, child in self.named_children() if recurse else ():
+        for name, child in self.named_children():
             if id(child) not in above:  # a module that knows its parent
-                yield from child._named(kind, dot + name, above=above)
+                yield from child._named(kind, f"{dot}{name}.", above)
 
-    def named_parameters(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Parameter]]:
-        """(path, parameter) of all parameters, each once, or with remove_duplicate=False by each of its paths.
-        recurse=False: of this module's own. Warns of Modules in a plain list, which are not found."""
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """(path, parameter) of all parameters, each once. Warns of Modules in a plain list, which are not found."""
         held: list = []
 
         def is_parameter(module, name, value):
@@ -142,10 +136,8 @@ class Module(Hooked):
                 held.append((module, name, value))
             return isinstance(value, Parameter)
 
-        found = self._named(is_parameter, prefix, recurse)
-        yield from _once(found) if remove_duplicate else found
-        if recurse:
-            self._warn_of_lost(held)
+        yield from _once(self._named(is_parameter))
+        self._warn_of_lost(held)
 
     def _warn_of_lost(self, held):
         """Warn of the Modules in lists, tuples and dicts alone. held: [(module, name, value)]."""
@@ -156,29 +148,26 @@ class Module(Hooked):
                 holder = "ModuleDict" if type(value) is dict else "ModuleList"
                 warnings.warn(f"{what}, whose parameters are not found: make it an nn.{holder}", stacklevel=3)
 
-    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """All parameters, each once. recurse=False: only this module's own."""
-        return (p for _, p in self.named_parameters(recurse=recurse))
+    def parameters(self) -> Iterator[Parameter]:
+        """All parameters, each once."""
+        return (p for _, p in self.named_parameters())
 
-    def named_buffers(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Tensor]]:
-        """(path, tensor) of what register_buffer added, except None, each once, or with remove_duplicate=False by each
-        of its paths. recurse=False: of this module's own."""
-        found = self._named(_is_buffer, prefix, recurse)
-        return _once(found) if remove_duplicate else found
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """(path, tensor) of what register_buffer added, except None, each once."""
+        return _once(self._named(_is_buffer))
 
-    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """All buffers, except None. recurse=False: only this module's own."""
-        return (b for _, b in self.named_buffers(recurse=recurse))
+    def buffers(self) -> Iterator[Tensor]:
+        """All buffers, except None."""
+        return (b for _, b in self.named_buffers())
 
     def get_submodule(self, path: str) -> Any:
         """The module at a path such as "blocks.1.attn"; "" is this one. Raises AttributeError if there is none."""
-        return _found(self, path, Module) if path else self
-
-    def get_parameter(self, path: str) -> Parameter:
-        """The parameter at a path. Raises AttributeError if there is none."""
-        return _found(self, path, Parameter)
+        found: Any = self
+        for name in path.split(".") if path else ():
+            found = vars(found).get(name)
+            if not isinstance(found, Module):
+                raise AttributeError(f"{type(self).__name__} has no Module at {path!r}")
+        return found
 
     def add_module(self, name: str, module: "Module") -> None:
         """Add a submodule, or exchange it, under a name that is not an attribute of the class. Raises TypeError for
@@ -187,16 +176,6 @@ class Module(Hooked):
             raise TypeError(f"{type(self).__name__}: {name!r} must be a Module, got {type(module).__name__}")
         _check_name(self, name)
         setattr(self, name, module)
-
-    register_module = add_module
-
-    def register_parameter(self, name: str, parameter: Parameter | None) -> None:
-        """Add a Parameter, or None. Raises TypeError for anything else, and ValueError for a name as add_module
-        does."""
-        if not isinstance(parameter, Parameter | None):
-            raise TypeError(f"{type(self).__name__}: {name!r} must be a Parameter, got {type(parameter).__name__}")
-        _check_name(self, name)
-        setattr(self, name, parameter)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a Tensor (or None) that is not trained but moves with the module. persistent: it is part of state_dict().
@@ -212,44 +191,36 @@ class Module(Hooked):
 
     # ---------------------------------------------------------------------------------------------------------- state
 
-    def state_dict(self, *, prefix: str = "", keep_vars: bool = False) -> dict[str, Tensor]:
-        """{path: Tensor} of parameters and persistent buffers, sharing memory with the module. prefix: in front of each
-        path, as it is. keep_vars: the Parameters themselves, which require gradients. Raises TypeError for a module
-        with a get_extra_state()."""
-        for module in self.modules():
-            if hasattr(module, "get_extra_state"):
-                kind = type(module).__name__
-                raise TypeError(f"{kind}: a state_dict is of Tensors; save what get_extra_state() gives beside it")
-        return {prefix + path: value if keep_vars else value.detach() for path, value in self._named(_is_state)}
+    def state_dict(self) -> dict[str, Tensor]:
+        """{path: Tensor} of parameters and persistent buffers, sharing memory with the module."""
+        return {path: value.detach() for path, value in self._named(_is_state)}
 
-    def load_state_dict(
-        self, state_dict: Mapping[str, Tensor | Array], strict: bool = True, assign: bool = False
-    ) -> Keys:
-        """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other. assign: take over
-        their memory, dtype and device in place of copying; parameters stay the same objects.
+    def load_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> "Keys":
+        """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other.
 
         Shapes and kinds (float, int, bool) must be the same; the widths of dtypes may differ. Everything is checked
         before anything is copied: raises ValueError if something does not fit. Returns missing_keys and
         unexpected_keys, the paths, as a named tuple."""
         keys = self.check_state_dict(state_dict, strict)
         for path, x in self._named(_is_state):
-            if path in state_dict and assign:
-                _take_over(x, as_tensor(state_dict[path]).detach().contiguous())
-            elif path in state_dict:
+            if path in state_dict:
                 x.detach().copy_(as_tensor(state_dict[path]).detach().to(x.device))
         return keys
 
-    def check_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> Keys:
+    def check_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> "Keys":
         """Raise or return what load_state_dict would, without loading anything."""
-        return compared(type(self).__name__, dict(self._named(_is_state)), state_dict, strict)
+        own = dict(self._named(_is_state))
+        missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
+        problems = [f"missing {_listed(missing)}"] if missing and strict else []
+        problems += [f"unexpected {_listed(unexpected)}"] if unexpected and strict else []
+        misfits = [m for path, x in own.items() if path in state_dict and (m := _misfit(path, x, state_dict[path]))]
+        problems += misfits[:_SHOWN] + [f"and {len(misfits) - _SHOWN} more"] * (len(misfits) > _SHOWN)
+        if problems:
+            raise ValueError(f"load_state_dict into {type(self).__name__}: " + "; ".join(problems))
+        return Keys(missing, unexpected)
 
-    def to(
-        self,
-        *targets: DTypeLike | Tensor | None,
-        dtype: DTypeLike | None = None,
-        device: str | None = None,
-        non_blocking: bool = False,
-    ) -> Self:
+    def to(self, *targets: DTypeLike | Tensor | None, dtype: DTypeLike | None = None, device: str | None = None,
+           non_blocking: bool = False) -> Self:  # fmt: skip
         """Move parameters and buffers to a device, a float dtype, or both, in place, .grad with them. Returns self.
         non_blocking changes nothing: see Tensor.to. Raises TypeError for a dtype that is not a float, and DeviceError
         for a device that cannot be had."""
@@ -268,15 +239,15 @@ class Module(Hooked):
 
     def float(self) -> Self:
         """Parameters and buffers of floats as float32, in place. Returns self."""
-        return self.to(np.dtype("float32"))
+        return self.to(float32)
 
     def double(self) -> Self:
         """Parameters and buffers of floats as float64, in place. Returns self."""
-        return self.to(np.dtype("float64"))
+        return self.to(float64)
 
     def half(self) -> Self:
         """Parameters and buffers of floats as float16, in place. Returns self."""
-        return self.to(np.dtype("float16"))
+        return self.to(float16)
 
     def train(self, mode: bool = True) -> Self:
         """Switch this and all modules below to training, or to evaluation. One that has a train() of its own does so
@@ -384,11 +355,30 @@ def _check_name(module, name):
         raise ValueError(f"{type(module).__name__}: {name!r} is already the name of an attribute of the class")
 
 
-def _found(module, path, kind):
-    """What is at a path below a module. Raises AttributeError if it is no `kind`, or not there."""
-    value = module
-    for name in path.split("."):
-        value = vars(value).get(name) if isinstance(value, Module) else None
-    if not isinstance(value, kind):
-        raise AttributeError(f"{type(module).__name__} has no {kind.__name__} at {path!r}")
-    return value
+# ---------------------------------------------------------------------------------- a state, beside what a module holds
+
+
+class Keys(NamedTuple):
+    """What load_state_dict returns: paths."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+_SHOWN = 5  # how many paths an error names, since a model may have hundreds
+_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}
+
+
+def _listed(paths):
+    return f"{paths[:_SHOWN]}" + f" and {len(paths) - _SHOWN} more" * (len(paths) > _SHOWN)
+
+
+def _misfit(path, x, given):
+    """Why `given` cannot be loaded into the parameter or buffer x, or None if it can."""
+    if not isinstance(given, Tensor | np.ndarray | np.generic):
+        return f"{path} is no Tensor or array in the state, but a {type(given).__name__}"
+    if tuple(given.shape) != x.shape:
+        return f"{path} has shape {x.shape} here but {tuple(given.shape)} in the state"
+    if _KINDS.get(given.dtype.kind) != _KINDS.get(x.dtype.kind):
+        return f"{path} has dtype {x.dtype} here but {given.dtype} in the state"
+    return None

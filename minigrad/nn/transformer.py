@@ -34,26 +34,12 @@ class _Layer(Module):
 
     of_decoder = False
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str = "relu",
-        layer_norm_eps: float = 1e-5,
-        *,
-        batch_first: bool | None = None,
-        norm_first: bool = False,
-        bias: bool = True,
-        attention: Mapping[str, Any] | None = None,
-        device: str | None = None,
-        dtype: DTypeLike = DEFAULT_FLOAT,
-    ) -> None:
+    def __init__(self, d_model: int, nhead: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+                 activation: Any = "relu", layer_norm_eps: float = 1e-5, *, batch_first: bool | None = None,
+                 norm_first: bool = False, bias: bool = True, attention: Mapping[str, Any] | None = None,
+                 device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT) -> None:  # fmt: skip
         place: dict[str, Any] = dict(device=device, dtype=dtype)
-        options: dict[str, Any] = (
-            dict(dropout=dropout, bias=bias, batch_first=batch_first) | place | dict(attention or {})
-        )
+        options = dict(dropout=dropout, bias=bias, batch_first=batch_first) | place | dict(attention or {})
 
         def norm():
             return LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
@@ -90,13 +76,8 @@ class TransformerEncoderLayer(_Layer):
     "silu" or a function. batch_first has to be said, as there: False for (T, B, C). Raises TypeError without it, and
     ValueError for other options."""
 
-    def forward(
-        self,
-        src: Tensor,
-        src_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
+    def forward(self, src: Tensor, src_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
+                is_causal: bool = False) -> Tensor:  # fmt: skip
         """src (B, T, C); masks as in MultiheadAttention: True means not to attend."""
 
         def attend(x):
@@ -113,17 +94,9 @@ class TransformerDecoderLayer(_Layer):
 
     of_decoder = True
 
-    def forward(
-        self,
-        tgt: Tensor,
-        memory: Tensor,
-        tgt_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        tgt_key_padding_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        tgt_is_causal: bool = False,
-        memory_is_causal: bool = False,
-    ) -> Tensor:
+    def forward(self, tgt: Tensor, memory: Tensor, tgt_mask: Tensor | None = None, memory_mask: Tensor | None = None,
+                tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
+                tgt_is_causal: bool = False, memory_is_causal: bool = False) -> Tensor:  # fmt: skip
         """tgt (B, T, C), memory (B, S, C); masks as in MultiheadAttention: True means not to attend."""
 
         def attend(x):
@@ -153,59 +126,44 @@ def _copies(layer, n):
     return ModuleList(layers)
 
 
-class TransformerEncoder(Module):
-    """num_layers layers like encoder_layer, then norm, if given: (B, T, C) -> (B, T, C).
+class _Stack(Module):
+    """Layers one after the other, and a norm at the end, if there is one."""
 
-    Unlike in PyTorch, each layer begins with its own weights. enable_nested_tensor and mask_check, PyTorch's, change
-    nothing."""
+    def __init__(self, layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        self.layers, self.norm = _copies(layer, num_layers), norm
 
-    def __init__(
-        self,
-        encoder_layer: TransformerEncoderLayer,
-        num_layers: int,
-        norm: Module | None = None,
-        enable_nested_tensor: bool = True,
-        mask_check: bool = True,
-    ) -> None:
-        self.layers, self.norm = _copies(encoder_layer, num_layers), norm
-
-    def forward(
-        self,
-        src: Tensor,
-        mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        x = src
+    def _through(self, x, *args, **masks):
         for layer in self.layers:
-            x = layer(x, mask, src_key_padding_mask, is_causal)
+            x = layer(x, *args, **masks)
         return x if self.norm is None else self.norm(x)
 
 
-class TransformerDecoder(Module):
+class TransformerEncoder(_Stack):
+    """num_layers layers like encoder_layer, then norm, if given: (B, T, C) -> (B, T, C).
+
+    Unlike in PyTorch, each layer begins with its own weights. enable_nested_tensor, PyTorch's, changes nothing."""
+
+    def __init__(self, encoder_layer: TransformerEncoderLayer, num_layers: int, norm: Module | None = None,
+                 enable_nested_tensor: bool = True) -> None:  # fmt: skip
+        super().__init__(encoder_layer, num_layers, norm)
+
+    def forward(self, src: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
+                is_causal: bool = False) -> Tensor:  # fmt: skip
+        """src (B, T, C) through all layers; masks as in a layer."""
+        return self._through(src, mask, src_key_padding_mask, is_causal)
+
+
+class TransformerDecoder(_Stack):
     """num_layers layers like decoder_layer, then norm, if given: (B, T, C) and memory (B, S, C) -> (B, T, C).
 
     Unlike in PyTorch, each layer begins with its own weights."""
 
     def __init__(self, decoder_layer: TransformerDecoderLayer, num_layers: int, norm: Module | None = None) -> None:
-        self.layers, self.norm = _copies(decoder_layer, num_layers), norm
+        super().__init__(decoder_layer, num_layers, norm)
 
-    def forward(
-        self,
-        tgt: Tensor,
-        memory: Tensor,
-        tgt_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        tgt_key_padding_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        tgt_is_causal: bool = False,
-        memory_is_causal: bool = False,
-    ) -> Tensor:
-        x = tgt
-        for layer in self.layers:
-            x = layer(x, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
-                      tgt_is_causal, memory_is_causal)  # fmt: skip
-        return x if self.norm is None else self.norm(x)
+    def forward(self, tgt: Tensor, memory: Tensor, *masks: Any, **named: Any) -> Tensor:
+        """tgt (B, T, C) and memory (B, S, C) through all layers; masks as in a layer."""
+        return self._through(tgt, memory, *masks, **named)
 
 
 class Transformer(Module):
@@ -213,29 +171,14 @@ class Transformer(Module):
 
     Embeddings, positions and the projection to a vocabulary are left to the caller. Arguments as for the layers."""
 
-    def __init__(
-        self,
-        d_model: int = 512,
-        nhead: int = 8,
-        num_encoder_layers: int = 6,
-        num_decoder_layers: int = 6,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str = "relu",
-        layer_norm_eps: float = 1e-5,
-        *,
-        batch_first: bool | None = None,
-        norm_first: bool = False,
-        bias: bool = True,
-        attention: Mapping[str, Any] | None = None,
-        device: str | None = None,
-        dtype: DTypeLike = DEFAULT_FLOAT,
-    ) -> None:
+    def __init__(self, d_model: int = 512, nhead: int = 8, num_encoder_layers: int = 6, num_decoder_layers: int = 6,
+                 dim_feedforward: int = 2048, dropout: float = 0.1, activation: Any = "relu",
+                 layer_norm_eps: float = 1e-5, *, batch_first: bool | None = None, norm_first: bool = False,
+                 bias: bool = True, attention: Mapping[str, Any] | None = None, device: str | None = None,
+                 dtype: DTypeLike = DEFAULT_FLOAT) -> None:  # fmt: skip
         sizes = d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps
         place: dict[str, Any] = dict(device=device, dtype=dtype)
-        options: dict[str, Any] = (
-            dict(batch_first=batch_first, norm_first=norm_first, bias=bias, attention=attention) | place
-        )
+        options = dict(batch_first=batch_first, norm_first=norm_first, bias=bias, attention=attention) | place
         norms = [LayerNorm(d_model, layer_norm_eps, bias=bias, **place) for _ in range(2)]
         self.encoder = TransformerEncoder(TransformerEncoderLayer(*sizes, **options), num_encoder_layers, norms[0])
         self.decoder = TransformerDecoder(TransformerDecoderLayer(*sizes, **options), num_decoder_layers, norms[1])
@@ -243,20 +186,12 @@ class Transformer(Module):
             if p.ndim > 1:
                 init.xavier_uniform_(p)
 
-    def forward(
-        self,
-        src: Tensor,
-        tgt: Tensor,
-        src_mask: Tensor | None = None,
-        tgt_mask: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        tgt_key_padding_mask: Tensor | None = None,
-        memory_key_padding_mask: Tensor | None = None,
-        src_is_causal: bool = False,
-        tgt_is_causal: bool = False,
-        memory_is_causal: bool = False,
-    ) -> Tensor:
+    def forward(self, src: Tensor, tgt: Tensor, src_mask: Tensor | None = None, tgt_mask: Tensor | None = None,
+                memory_mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None,
+                tgt_key_padding_mask: Tensor | None = None, memory_key_padding_mask: Tensor | None = None,
+                src_is_causal: bool = False, tgt_is_causal: bool = False,
+                memory_is_causal: bool = False) -> Tensor:  # fmt: skip
+        """src (B, S, C) and tgt (B, T, C) -> (B, T, C); masks as in the layers."""
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         return self.decoder(tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
                             tgt_is_causal, memory_is_causal)  # fmt: skip

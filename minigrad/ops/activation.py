@@ -6,7 +6,7 @@ from ..autograd import FormulaOp, Op
 from ..autograd.cases import apart, case
 from ..typing import T
 from .args import floating
-from .elementwise import unary
+from .elementwise import of_output, unary
 from .select import where
 
 __all__ = ["gelu", "relu", "sigmoid", "silu", "tanh"]
@@ -16,38 +16,21 @@ class Tanh(Op):
     """y = tanh x;   dx = dy (1 - y²)"""
 
     cases = [case((3, 4))]
-
-    def forward(self, x):
-        return self.save_output(self.backend.tanh(x))
-
-    def backward(self, dy):
-        y = self.saved_output()
-        return dy * (1.0 - y * y)
+    forward, backward = of_output("tanh", lambda dy, y: dy * (1.0 - y * y))
 
 
 class Sigmoid(Op):
     """y = 1 / (1 + e^-x);   dx = dy y (1 - y)"""
 
     cases = [case((3, 4))]
-
-    def forward(self, x):
-        return self.save_output(self.backend.sigmoid(x))
-
-    def backward(self, dy):
-        y = self.saved_output()
-        return dy * (y * (1.0 - y))
+    forward, backward = of_output("sigmoid", lambda dy, y: dy * (y * (1.0 - y)))
 
 
 class Relu(Op):
-    """y = max(x, 0);   dx = 0 where x ≤ 0, else dy"""
+    """y = max(x, 0);   dx = 0 where x ≤ 0, else dy, also where x is NaN"""
 
     cases = [case(apart((3, 4)))]
-
-    def forward(self, x):
-        return self.save_output(self.backend.relu(x))
-
-    def backward(self, dy):
-        return where(self.saved_output() <= 0, 0.0, dy)  # where x is NaN, dx is dy
+    forward, backward = of_output("relu", lambda dy, y: where(y <= 0, 0.0, dy))
 
 
 class Silu(Op):

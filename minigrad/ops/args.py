@@ -2,23 +2,25 @@
 
 import functools
 import operator
+from collections.abc import Callable
 from reprlib import repr as shown
+from typing import Any
 
 import numpy as np
 
 from .. import dtypes
-from ..autograd import Value
+from ..autograd import Op, Value
 from ..typing import F
+
+
+def giving(signature: F) -> Callable[[Any], Callable[[type[Op]], F]]:
+    """A decorator for what makes the public function of an op, which tells type checkers of what signature."""
+    return lambda maker: maker
 
 
 def floating(x):
     """x itself, or x as float32 if it holds integers or bools: what a function such as exp computes on."""
     return x if x.dtype.kind == "f" else x.to(dtypes.DEFAULT_FLOAT)
-
-
-def in_dtype(x, dtype):
-    """x in what the argument dtype= asks for."""
-    return x.to(dtypes.as_dtype(dtype))
 
 
 def require_float(name, *xs):
@@ -58,7 +60,7 @@ def promoted(name, *operands):
     return [x.to(dtype) if isinstance(x, Value) and x.dtype != dtype else x for x in xs]
 
 
-_ANY_NUMBER = {"div", "eq", "ne", "lt", "le", "gt", "ge", "isin"}  # they need no number in the tensor's dtype
+_ANY_NUMBER = {"div", "eq", "ne", "lt", "le", "gt", "ge"}  # they need no number in the tensor's dtype
 
 
 def fitting(name, number, dtype):
@@ -70,15 +72,6 @@ def fitting(name, number, dtype):
         return dtypes.wrapped(name, dtype, number)
     dtypes.check_holds(name, dtype, number)
     return number
-
-
-def scaled(name, x, other, alpha):
-    """x and alpha other, in the dtype that x and other are promoted to."""
-    x, other = promoted(name, x, other)
-    dtype = getattr(x, "dtype", None) or other.dtype
-    if isinstance(alpha, float) and dtype.kind != "f":
-        raise TypeError(f"{name}: alpha is the float {alpha}, but the operands are {dtype}")
-    return x, (other * alpha).to(dtype) if isinstance(other, Value) else other * alpha
 
 
 def _operand(name, first, x):
@@ -134,12 +127,8 @@ def many_dims(name, x, dim):
     return tuple(sorted(dims)) if dims and ndim else tuple(range(ndim))
 
 
-def shape_of(name, sizes, size=None):
-    """The sizes of f(2, 3), f((2, 3)) or f(size=(2, 3)) as a tuple of ints."""
-    if size is not None:
-        if sizes:
-            raise TypeError(f"{name}: give the sizes as {sizes} or by keyword as {size}, not both")
-        sizes = (size,)
+def shape_of(name, sizes):
+    """The sizes of f(2, 3) or f((2, 3)) as a tuple of ints."""
     if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
         sizes = sizes[0]
     try:
@@ -148,8 +137,7 @@ def shape_of(name, sizes, size=None):
         raise TypeError(f"{name}: sizes must be ints, got {tuple(sizes)}") from None
 
 
-# NumPy's, and what Tensor.split calls its sizes.
-_SECOND_NAMES = {"axis": "dim", "keepdims": "keepdim", "split_size": "split_size_or_sections"}
+_NAMES_OF_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
 
 
 def numpy_names(function: F) -> F:
@@ -158,7 +146,7 @@ def numpy_names(function: F) -> F:
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         if kwargs:
-            for theirs, ours in _SECOND_NAMES.items():
+            for theirs, ours in _NAMES_OF_NUMPY.items():
                 if theirs in kwargs:
                     if ours in kwargs:
                         raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")

@@ -220,7 +220,7 @@ def attention_decode(q, k, v, keys, values, length, first=None, slopes=None, sca
     k (B, nkv, 1, d_k) and v (B, nkv, 1, d_v) are written into the cache's keys (B, nkv, d_k, capacity) and values
     (B, nkv, capacity, d_v), at position `length`. length, an int64 Tensor (1,), is read on the device and not changed;
     it must be below capacity. first (B,) int64: the first position that a row sees, 0 without. slopes (nh,) float64:
-    ALiBi's. Under no_grad() or inference(); the caller has checked shapes and dtypes."""
+    ALiBi's. Under no_grad() or inference_mode(); the caller has checked shapes and dtypes."""
     z = AttentionDecode.apply(q, k, v, keys, values, length, first, slopes, scale=float(scale))
     keys.storage.changed()
     values.storage.changed()

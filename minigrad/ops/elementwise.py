@@ -1,41 +1,53 @@
 """Elementwise ops. Inputs broadcast against each other; the engine sums gradients back to the inputs' shapes."""
 
 import math
-from collections.abc import Callable
-from typing import Any
 
-from ..autograd import Op, Value
-from ..autograd.cases import apart, case, positive, uniform
+from ..autograd import Op, Value, composite
+from ..autograd.cases import apart, case, integers, positive, uniform
 from ..backend import reference
-from ..typing import F, Operand, T
-from .args import check_broadcast, floating, promoted, scaled
+from ..typing import Operand, T
+from .args import check_broadcast, floating, giving, promoted
 
 __all__ = [
-    "abs", "add", "cos", "erf", "erfc", "exp", "floor", "log", "mul", "neg", "pow", "rsqrt", "sign", "sin", "sqrt",
-    "sub",
+    "abs", "add", "cos", "div", "erf", "erfc", "exp", "floor", "floor_divide", "log", "log1p", "mul", "neg", "pow",
+    "remainder", "rsqrt", "sign", "sin", "sqrt", "square", "sub",
 ]  # fmt: skip
 
 
-def _giving(signature: F) -> Callable[[Any], Callable[[type[Op]], F]]:
-    """A decorator for what makes functions, which tells type checkers of what signature."""
-    return lambda maker: maker
+def of_input(primitive, gradient):
+    """forward and backward of y = f(x), which the primitive of that name computes, with dx = gradient(dy, x)."""
+
+    def forward(self, x):
+        self.save_inputs(x)
+        return getattr(self.backend, primitive)(x)
+
+    return forward, lambda self, dy: gradient(dy, *self.saved_inputs())
+
+
+def of_output(primitive, gradient):
+    """forward and backward of y = f(x), which the primitive of that name computes, with dx = gradient(dy, y)."""
+
+    def forward(self, x):
+        return self.save_output(getattr(self.backend, primitive)(x))
+
+    return forward, lambda self, dy: gradient(dy, self.saved_output())
 
 
 def _of_one(input: T) -> T: ...
 def _of_two(input: T, other: Operand) -> T: ...
 
 
-@_giving(_of_one)
+@giving(_of_one)
 def unary(op):
     """The public function of an op on one tensor; integers are taken as float32."""
 
     def function(input: T) -> T:
         return op.apply(floating(input))
 
-    return _published(function, op, "Elementwise: of x's shape and float dtype, or float32 of integers and bools.")
+    return published(function, op, "Elementwise: of x's shape and float dtype, or float32 of integers and bools.")
 
 
-@_giving(_of_two)
+@giving(_of_two)
 def binary(op):
     """The public function of an op on two tensors (or a tensor and a number), which are promoted and broadcast."""
     name = op.name
@@ -50,10 +62,10 @@ def binary(op):
 
     about = """Tensors, arrays or numbers, one of them a Tensor. Dtypes are promoted, shapes broadcast. Raises
     ValueError for shapes that do not, and TypeError for other types."""
-    return _published(function, op, about)
+    return published(function, op, about)
 
 
-def _published(function, op, about):
+def published(function, op, about):
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = op.__module__
     function.__doc__ = f"{op.__doc__}\n\n    {about}"
@@ -176,14 +188,7 @@ class Abs(Op):
     """y = |x|;   dx = dy sign x   (0 at 0)"""
 
     cases = [case(apart((3, 4)))]
-
-    def forward(self, x):
-        self.save_inputs(x)
-        return self.backend.abs(x)
-
-    def backward(self, dy):
-        (x,) = self.saved_inputs()
-        return dy * x.sign()
+    forward, backward = of_input("abs", lambda dy, x: dy * x.sign())
 
 
 class Sign(Op):
@@ -206,6 +211,31 @@ class Floor(Op):
         return self.backend.floor(x)
 
 
+class FloorDivide(Op):
+    """y = ⌊a / b⌋, as Python's a // b;   no gradient"""
+
+    cases = [case((3, 4), (4,)), case(integers((3, 4), 9, -9), 4)]
+    differentiable = False
+
+    def forward(self, a, b):
+        return self.backend.floor_divide(a, b)
+
+
+class Remainder(Op):
+    """y = a - b ⌊a / b⌋, as Python's a % b: of b's sign;   da = dy, db = -dy ⌊a / b⌋"""
+
+    cases = [case((3, 4), positive((4,))), case(uniform((3, 4), -9, 9), -2.5), case(7.0, positive((3,)))]
+    broadcasts = True
+
+    def forward(self, a, b):
+        if self.needs[1]:
+            self.save_inputs(a, b)
+        return self.backend.remainder(a, b)
+
+    def backward(self, dy):
+        return dy if self.needs[0] else None, -dy * floor_divide(*self.saved_inputs()) if self.needs[1] else None
+
+
 # -------------------------------------------------------------------------------------------------- powers and circles
 
 
@@ -213,93 +243,56 @@ class Exp(Op):
     """y = e^x;   dx = dy y"""
 
     cases = [case((3, 4)), case(())]
-
-    def forward(self, x):
-        return self.save_output(self.backend.exp(x))
-
-    def backward(self, dy):
-        return dy * self.saved_output()
+    forward, backward = of_output("exp", lambda dy, y: dy * y)
 
 
 class Log(Op):
     """y = ln x;   dx = dy / x"""
 
     cases = [case(positive((3, 4)))]
+    forward, backward = of_input("log", lambda dy, x: dy / x)
 
-    def forward(self, x):
-        self.save_inputs(x)
-        return self.backend.log(x)
 
-    def backward(self, dy):
-        (x,) = self.saved_inputs()
-        return dy / x
+class Log1p(Op):
+    """y = ln(1 + x), accurate where x is tiny;   dx = dy / (1 + x)"""
+
+    cases = [case(uniform((3, 4), -0.5, 2))]
+    forward, backward = of_input("log1p", lambda dy, x: dy / (x + 1.0))
 
 
 class Sqrt(Op):
     """y = √x;   dx = dy / 2y"""
 
     cases = [case(positive((3, 4)))]
-
-    def forward(self, x):
-        return self.save_output(self.backend.sqrt(x))
-
-    def backward(self, dy):
-        return dy / (self.saved_output() * 2.0)
+    forward, backward = of_output("sqrt", lambda dy, y: dy / (y * 2.0))
 
 
 class Rsqrt(Op):
     """y = 1/√x;   dx = -dy y³ / 2"""
 
     cases = [case(positive((3, 4)))]
-
-    def forward(self, x):
-        return self.save_output(self.backend.rsqrt(x))
-
-    def backward(self, dy):
-        y = self.saved_output()
-        return dy * (y * y * y * -0.5)
+    forward, backward = of_output("rsqrt", lambda dy, y: dy * (y * y * y * -0.5))
 
 
 class Sin(Op):
     """y = sin x;   dx = dy cos x"""
 
     cases = [case((3, 4))]
-
-    def forward(self, x):
-        self.save_inputs(x)
-        return self.backend.sin(x)
-
-    def backward(self, dy):
-        (x,) = self.saved_inputs()
-        return dy * x.cos()
+    forward, backward = of_input("sin", lambda dy, x: dy * x.cos())
 
 
 class Cos(Op):
     """y = cos x;   dx = -dy sin x"""
 
     cases = [case((3, 4))]
-
-    def forward(self, x):
-        self.save_inputs(x)
-        return self.backend.cos(x)
-
-    def backward(self, dy):
-        (x,) = self.saved_inputs()
-        return dy * -x.sin()
+    forward, backward = of_input("cos", lambda dy, x: dy * -x.sin())
 
 
 class Erf(Op):
     """y = 2/√π ∫₀ˣ exp(-t²) dt;   dx = dy 2/√π exp(-x²)"""
 
     cases = [case((3, 4)), case(uniform((8,), -5, 5))]
-
-    def forward(self, x):
-        self.save_inputs(x)
-        return self.backend.erf(x)
-
-    def backward(self, dy):
-        (x,) = self.saved_inputs()
-        return dy * ((-(x * x)).exp() * (2 / math.sqrt(math.pi)))
+    forward, backward = of_input("erf", lambda dy, x: dy * ((-(x * x)).exp() * (2 / math.sqrt(math.pi))))
 
 
 class Erfc(Op):
@@ -308,14 +301,7 @@ class Erfc(Op):
     It is accurate for large x too, where 1 - erf x would round to 0."""
 
     cases = [case((3, 4)), case(uniform((8,), -5, 9))]
-
-    def forward(self, x):
-        self.save_inputs(x)
-        return self.backend.erfc(x)
-
-    def backward(self, dy):
-        (x,) = self.saved_inputs()
-        return dy * ((-(x * x)).exp() * (-2 / math.sqrt(math.pi)))
+    forward, backward = of_input("erfc", lambda dy, x: dy * ((-(x * x)).exp() * (-2 / math.sqrt(math.pi))))
 
 
 class Cast(Op):
@@ -348,27 +334,45 @@ class Transfer(Op):
 
 # ---------------------------------------------------------------------------------------------------- public functions
 
-_add, _sub, mul = (binary(op) for op in (Add, Sub, Mul))
-exp, log, sqrt, rsqrt, sin, cos = (unary(op) for op in (Exp, Log, Sqrt, Rsqrt, Sin, Cos))
-erf, erfc = unary(Erf), unary(Erfc)
-_div, _pow = binary(Div), binary(Pow)
+add, sub, mul, _div, _pow = (binary(op) for op in (Add, Sub, Mul, Div, Pow))
+exp, log, log1p, sqrt, rsqrt, sin, cos, erf, erfc = (
+    unary(op) for op in (Exp, Log, Log1p, Sqrt, Rsqrt, Sin, Cos, Erf, Erfc)
+)
+_floor_divide, _remainder = binary(FloorDivide), binary(Remainder)
 
 
-def add(input: T, other: Operand, *, alpha: float = 1) -> T:
-    """x + alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
-    ValueError for shapes that do not broadcast, and TypeError for a float alpha of ints."""
-    return _add(input, other) if alpha == 1 else _add(*scaled("add", input, other, alpha))
+def div(input: T, other: Operand) -> T:
+    """x / other, true division: of integers too, in float32. Elementwise, promoted and broadcast. Raises ValueError for
+    shapes that do not broadcast."""
+    return _div(*(floating(v) if isinstance(v, Value) else v for v in promoted("div", input, other)))
 
 
-def sub(input: T, other: Operand, *, alpha: float = 1) -> T:
-    """x - alpha other. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Raises
-    ValueError for shapes that do not broadcast, and TypeError for bools, or a float alpha of ints."""
-    return _sub(input, other) if alpha == 1 else _sub(*scaled("sub", input, other, alpha))
+def _checked_division(name, x, other):
+    """Both in one dtype, of which a kernel can divide. Raises for what Python refuses too."""
+    x, other = promoted(name, x, other)
+    dtype = (x if isinstance(x, Value) else other).dtype
+    if dtype.kind == "b":
+        raise TypeError(f"{name} is not defined for bools; convert one with .long()")
+    if dtype.kind in "iu" and not isinstance(other, Value) and other == 0:
+        raise ZeroDivisionError(f"{name}: integers divided by zero")
+    return x, other
 
 
-def div(x, other):
-    """x / other, true division: of integers too, in float32."""
-    return _div(*(floating(v) if isinstance(v, Value) else v for v in promoted("div", x, other)))
+def floor_divide(input: T, other: Operand) -> T:
+    """⌊x / other⌋, as Python's //; no gradient. Elementwise, promoted and broadcast. Integers by a tensor's 0 give 0.
+
+    Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
+    broadcast."""
+    return _floor_divide(*_checked_division("floor_divide", input, other))
+
+
+def remainder(input: T, other: Operand) -> T:
+    """x - other ⌊x / other⌋, as Python's %: it has other's sign. Elementwise, promoted and broadcast. Integers by a
+    tensor's 0 give 0.
+
+    Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
+    broadcast."""
+    return _remainder(*_checked_division("remainder", input, other))
 
 
 def pow(input: T, exponent: Operand) -> T:
@@ -377,6 +381,14 @@ def pow(input: T, exponent: Operand) -> T:
     if isinstance(exponent, int) and exponent < 0:
         input = floating(input)
     return _pow(input, exponent)
+
+
+@composite(case((3, 4)))
+def square(input: T) -> T:
+    """y = x²;   dx = 2 x dy
+
+    Elementwise: of x's shape and dtype, or int64 of bools."""
+    return pow(input, 2)
 
 
 def neg(input: T) -> T:

@@ -1,8 +1,8 @@
-"""Reading by index, and its adjoint, adding at an index; masks and triangles."""
+"""Reading by index, and its adjoint, adding at an index; writing there; masks and triangles."""
 
 import math
 import operator
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -12,10 +12,10 @@ from ..autograd.cases import Fixed, booleans, case, integers
 from ..base.recording import thread
 from ..typing import Index, Operand, T
 from .args import one_dim
-from .movement import expanded, shaped
+from .movement import expanded, pad, permute, shaped
 from .select import where
 
-__all__ = ["gather", "index_select", "masked_fill", "tril", "triu"]
+__all__ = ["diagonal", "gather", "masked_fill", "nonzero", "scatter", "scatter_add", "tril", "triu"]
 
 _REPEATED = np.array([2, 0, 2])
 
@@ -145,7 +145,7 @@ def _of_gpu(input, index):
     if len(whole) >= input.ndim or any(type(part) is not slice or part != slice(None) for part in whole):
         return None
     d = len(whole)
-    x, n = input.movedim(d, 0), input.shape[d]
+    x, n = permute(input, d, *range(d), *range(d + 1, input.ndim)), input.shape[d]
     y = looked_up(x.reshape(n, math.prod(x.shape[1:])), checked_index("x[…]", last, n, wraps=True))
     y = y.reshape(*last.shape, *x.shape[1:])
     return y.permute(*range(last.ndim, last.ndim + d), *range(last.ndim), *range(last.ndim + d, y.ndim)) if d else y
@@ -241,20 +241,80 @@ def gather(input: T, dim: int, index: T) -> T:
     return Gather.apply(input, index, dim=dim)
 
 
-@composite(case((4, 3), 0, Fixed([2, 0, 2])), case((4, 3), 1, Fixed([1, 1])))
-def index_select(input: T, dim: int, index: T) -> T:
-    """The slices of x along dim named by index, an int Tensor (n,) or (). A copy, of size n there.
+def _places(name, x, dim, index, src):
+    """(dim, index, src) for scattering src, cut to index's shape, along dim of x."""
+    dim = one_dim(name, x, dim)
+    if x.ndim == 0 or x.ndim != index.ndim:
+        raise ValueError(f"{name}: index of shape {index.shape} needs as many dims as x, of shape {x.shape}")
+    if any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape)) if d != dim):
+        raise ValueError(f"{name} along dim {dim}: index of shape {index.shape} is larger than x, of shape {x.shape}")
+    index = checked_index(name, index, x.shape[dim])
+    if not isinstance(src, Value):
+        dtypes.check_holds(name, x.dtype, src)
+        return dim, index, expanded(x.constant(src).to(x.dtype), index.shape)
+    if src.ndim != index.ndim or any(n > m for n, m in zip(index.shape, src.shape)):
+        raise ValueError(f"{name}: index of shape {index.shape} is larger than src, of shape {src.shape}")
+    if src.dtype != x.dtype:
+        raise TypeError(f"{name}: x is {x.dtype} but src {src.dtype}; convert one with .to()")
+    return dim, index, src if src.shape == index.shape else getitem(src, tuple(slice(n) for n in index.shape))
 
-    A number x has one slice, itself. Raises IndexError for a slice that x does not have, ValueError for an index of
-    other dims, TypeError for another dtype."""
-    dim = one_dim("index_select", input, dim)
-    index = checked_index("index_select", index, input.shape[dim] if input.ndim else 1)
-    if index.ndim > 1 or (input.ndim == 0 and index.numel() != 1):
-        raise ValueError(f"index_select: index must have one dim, and of a number one element, got shape {index.shape}")
-    if input.ndim == 0:
+
+def _widened(y, shape):
+    """y with zeros (False) behind its elements, as far as `shape`."""
+    widths = [n for d in reversed(range(y.ndim)) for n in (0, shape[d] - y.shape[d])]
+    return pad(y, widths) if any(widths) else y
+
+
+def scatter_add(input: T, dim: int, index: T, src: T) -> T:
+    """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on. A copy.
+
+    index, an int Tensor, and src, a number or a Tensor of x's dtype, have as many dims as x; index is at most as large
+    as src, and as x in the other dims. Raises IndexError for a place that x does not have, ValueError for other shapes,
+    and TypeError for other dtypes."""
+    dim, index, src = _places("scatter_add", input, dim, index, src)
+    shape = tuple(input.shape[d] if d == dim else n for d, n in enumerate(index.shape))
+    return input + _widened(ScatterAdd.apply(src, index, shape=shape, dim=dim), input.shape)
+
+
+@composite(case((2, 3), 1, Fixed([[0, 2], [1, 0]]), (2, 2)), case((2, 3), 0, Fixed([[1, 0, 1]]), 0.5))
+def scatter(input: T, dim: int, index: T, src: Operand) -> T:
+    """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
+
+    y[index[i][j]][j] = src[i][j] for dim 0, and so on; shapes, dtypes and errors are those of scatter_add. The places
+    are found on the host."""
+    dim, index, src = _places("scatter", input, dim, index, src)
+    if index.numel() == 0:
         return input.clone()
-    index = shaped(index, (index.numel(),))
-    return getitem(input, (slice(None),) * dim + (index,))
+    shape = tuple(input.shape[d] if d == dim else n for d, n in enumerate(index.shape))
+    order = np.arange(index.shape[dim]).reshape(-1, *(1,) * (input.ndim - 1 - dim))
+    writer = np.full(shape, -1)
+    np.put_along_axis(writer, host(index).astype(np.int64), np.broadcast_to(order, index.shape), dim)
+    written = Gather.apply(src, input.constant(np.maximum(writer, 0)), dim=dim)
+    return where(_widened(input.constant(writer >= 0), input.shape), _widened(written, input.shape), input)
+
+
+@composite(case((3, 4)), case((2, 3, 4), offset=1, dim1=-1, dim2=0))
+def diagonal(input: T, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T:
+    """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for offset
+    0. Raises ValueError unless these are two dims."""
+    dim1, dim2 = one_dim("diagonal", input, dim1), one_dim("diagonal", input, dim2)
+    if input.ndim < 2 or dim1 == dim2:
+        raise ValueError(f"diagonal needs two dims, got {dim1} and {dim2} of shape {input.shape}")
+    rows = np.arange(max(-offset, 0), min(input.shape[dim1], input.shape[dim2] - offset))
+    rest = [d for d in range(input.ndim) if d not in (dim1, dim2)]
+    return getitem(permute(input, *rest, dim1, dim2), (..., rows, rows + offset))
+
+
+@overload
+def nonzero(input: T, as_tuple: Literal[False] = False) -> T: ...
+@overload
+def nonzero(input: T, as_tuple: Literal[True]) -> tuple[T, ...]: ...
+def nonzero(input: T, as_tuple: bool = False) -> T | tuple[T, ...]:
+    """Where x is not 0, int64 (n, ndim), row by row. as_tuple: an index for each dim, (n,), as x[…] takes them. On the
+    host."""
+    if as_tuple:
+        return tuple(input.constant(places) for places in np.nonzero(np.atleast_1d(host(input))))
+    return input.constant(np.argwhere(host(input)))
 
 
 class Embedding(Op):

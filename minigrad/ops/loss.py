@@ -7,19 +7,15 @@ import numpy as np
 
 from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.cases import Fixed, case, integers, positive, uniform
-from ..base.recording import waits
 from ..typing import T
 from .args import require_float
-from .composites.functions import log1p
+from .elementwise import log1p
 from .index import checked_index, looked_up
 from .movement import shaped
 from .select import where
 from .softmax import log_softmax
 
-__all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "kl_div", "l1_loss",
-    "mse_loss", "nll_loss", "smooth_l1_loss",
-]  # fmt: skip
+__all__ = ["binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "mse_loss", "nll_loss"]
 
 REDUCTIONS = "none", "mean", "sum"
 
@@ -46,7 +42,7 @@ def _check_pair(name, input, target, reduction):
         )
 
 
-# ---------------------------------------------------------------------------------------------------------- regression
+# ------------------------------------------------------------------------------------------- numbers and probabilities
 
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
@@ -60,87 +56,14 @@ def mse_loss(input: T, target: T, *, reduction: str = "mean") -> T:
     return _reduced(difference * difference, reduction)
 
 
-@composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
-def l1_loss(input: T, target: T, *, reduction: str = "mean") -> T:
-    """|input - target| of two Tensors of one shape; the gradient at 0 is 0.
-
-    Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
-    floats, and ValueError for different shapes or another reduction."""
-    _check_pair("l1_loss", input, target, reduction)
-    return _reduced((input - target).abs(), reduction)
-
-
-def _huber(difference, delta):
-    """d²/2 where |d| < delta, else delta (|d| - delta/2); of an infinite d the gradient is delta's, never NaN."""
-    inner = difference.clamp(-delta, delta)
-    return inner * inner * 0.5 + (difference.abs() - inner.abs()) * delta
-
-
-@composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), beta=0.3, reduction="none"))
-def smooth_l1_loss(input: T, target: T, *, reduction: str = "mean", beta: float = 1.0) -> T:
-    """d²/(2 beta) where |d| < beta, else |d| - beta/2, with d = input - target, both of one shape. beta 0: l1_loss.
-
-    Result and errors are those of mse_loss; also raises ValueError for a negative beta. Source: Girshick 2015, equation
-    3."""
-    if beta < 0:
-        raise ValueError(f"smooth_l1_loss: beta must not be negative, got {beta}")
-    if beta == 0:
-        return l1_loss(input, target, reduction=reduction)
-    _check_pair("smooth_l1_loss", input, target, reduction)
-    return _reduced(_huber(input - target, beta) * (1 / beta), reduction)
-
-
-@composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), delta=0.3, reduction="none"))
-def huber_loss(input: T, target: T, *, reduction: str = "mean", delta: float = 1.0) -> T:
-    """d²/2 where |d| < delta, else delta (|d| - delta/2), with d = input - target, both of one shape.
-
-    Result and errors are those of mse_loss; also raises ValueError unless delta is positive. Source: Huber 1964."""
-    if delta <= 0:
-        raise ValueError(f"huber_loss: delta must be positive, got {delta}")
-    _check_pair("huber_loss", input, target, reduction)
-    return _reduced(_huber(input - target, delta), reduction)
-
-
-# ------------------------------------------------------------------------------------------------------- probabilities
-
-
-def _log(p):
-    """ln p, but not less than -100, so that the loss of being certain and wrong is finite. Its gradient is 1/p, but at
-    most 1e12 (2^14 in float16), which leads back from there."""
-    least = float(max(1e-12, np.finfo(p.dtype).tiny))
-    small, constant = p < least, p.detach()
-    none = constant == 0
-    bounded = where(none, -100.0, where(none, 1.0, constant).log().clamp(min=-100.0))
-    return where(small, bounded + (p - constant) * (1 / least), where(small, 1.0, p).log())
-
-
 _PROBABILITIES = uniform((3, 4), 0.05, 0.95)
-
-
-@composite(case(_PROBABILITIES, _PROBABILITIES), case(_PROBABILITIES, _PROBABILITIES, positive((4,)), reduction="none"))
-def binary_cross_entropy(input: T, target: T, weight: T | None = None, *, reduction: str = "mean") -> T:
-    """-(t ln p + (1 - t) ln(1 - p)) of probabilities p, input, and t, target, in [0, 1] and of one shape.
-
-    weight: factors of the losses, broadcast. No logarithm counts as less than -100. Result and errors are those of
-    mse_loss; also raises ValueError for an input outside of [0, 1], a target by more than 1/2, or NaN, unless a
-    captured step runs on a GPU."""
-    _check_pair("binary_cross_entropy", input, target, reduction)
-    # A target of 1 may become 1.1: gradient checks take such steps. But labels of -1, 2 or 255 are a mistake.
-    for name, x, beyond in () if waits(input) else (("input", input, 0), ("target", target, 0.5)):
-        if not ((x >= -beyond) & (x <= 1 + beyond)).all():
-            raise ValueError(
-                f"binary_cross_entropy takes probabilities, from 0 to 1, and its {name} has numbers from "
-                f"{x.min().item():.3g} to {x.max().item():.3g}; for logits use binary_cross_entropy_with_logits"
-            )
-    loss = -(target * _log(input) + (1 - target) * _log(1 - input))
-    return _reduced(loss if weight is None else loss * weight, reduction)
 
 
 @composite(case((3, 4), _PROBABILITIES), case((3, 4), _PROBABILITIES, positive((4,)), reduction="sum", pos_weight=2.5))
 def binary_cross_entropy_with_logits(
     input: T, target: T, weight: T | None = None, *, reduction: str = "mean", pos_weight: T | None = None
 ) -> T:
-    """binary_cross_entropy of sigmoid(input), exact for any logit. input, target: of one shape.
+    """-(t ln p + (1 - t) ln(1 - p)), t the target and p = sigmoid(input), exact for any logit. Both of one shape.
 
     weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast. Result
     and errors are those of mse_loss."""

@@ -1,12 +1,14 @@
 """Matrix products: matmul with batching and broadcasting, linear, einsum."""
 
 import math
+import string
 
 from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.cases import case
 from ..typing import Array, T
 from .args import promoted, require_float
-from .movement import alias, expanded, permute, reshape, shaped, unsqueeze
+from .index import diagonal
+from .movement import alias, expanded, permute, permuted, reshape, shaped, unsqueeze
 
 __all__ = ["einsum", "matmul"]
 
@@ -130,52 +132,41 @@ def einsum(equation: str, *operands: T | Array) -> T:
     if not isinstance(equation, str):
         raise TypeError(f"einsum: equation must be a str, got {type(equation).__name__}")
     xs = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
-    terms, output = _parse(equation, [x.shape for x in xs])
+    terms, output = _letters(equation, [x.shape for x in xs])
     xs = promoted("einsum", *xs)
     sizes = _sizes(equation, terms, xs)
-    terms, xs = map(list, zip(*(_diagonal(term, x) for term, x in zip(terms, xs))))
-    while len(xs) > 1:
-        later = set(output).union(*terms[2:])
-        term = [c for c in dict.fromkeys(terms[0] + terms[1]) if c in later]
-        xs[:2] = [_contract(terms[0], xs[0], terms[1], xs[1], term, sizes)]
-        terms[:2] = [term]
-    summed = tuple(i for i, c in enumerate(terms[0]) if c not in output)
-    x = xs[0].sum(summed) if summed else xs[0]
-    left = [c for c in terms[0] if c in output]
-    y = permute(x, tuple(left.index(c) for c in output if c in left)) if left else alias(x)
-    return expanded(y, tuple(sizes[c] for c in output)) if output else y
+    pairs = [_diagonals(x, term) for x, term in zip(xs, terms)]
+    while len(pairs) > 1:
+        kept = output + "".join(term for _, term in pairs[2:])
+        pairs[:2] = [_product(*pairs[0], *pairs[1], kept, sizes)]
+    x, term = _summed(*pairs[0], output)
+    y = permute(x, [term.index(c) for c in output]) if term else alias(x)
+    return expanded(y, tuple(sizes[c] for c in output))
 
 
-def _parse(equation, shapes):
-    """Lists of labels for each operand and for the output; '...' becomes labels 0, 1, … counted from the right."""
+def _letters(equation, shapes):
+    """A letter for each dim of each operand, and of the output, as strings. '...' becomes letters that are not used."""
     left, arrow, right = equation.replace(" ", "").partition("->")
-    inputs = left.split(",")
-    if len(inputs) != len(shapes):
-        raise ValueError(f"einsum {equation!r} names {len(inputs)} operands, got {len(shapes)}")
-    terms, dots = [], 0
-    for text, shape in zip(inputs, shapes):
-        letters = text.replace("...", "")
-        if not all(c.isalpha() for c in letters) or text.count("...") > 1:
+    texts = left.split(",")
+    if len(texts) != len(shapes):
+        raise ValueError(f"einsum {equation!r} names {len(texts)} operands, got {len(shapes)}")
+    hidden = []  # how many dims each '...' stands for
+    for text, shape in zip(texts, shapes):
+        letters = text.replace("...", "", 1)
+        if not all(c.isalpha() for c in letters):
             raise ValueError(f"einsum {equation!r}: cannot read {text!r}")
-        extra = len(shape) - len(letters)
-        if extra < 0 or (extra and "..." not in text):
+        hidden.append(len(shape) - len(letters))
+        if hidden[-1] < 0 or (hidden[-1] and "..." not in text):
             raise ValueError(f"einsum {equation!r}: {text!r} does not fit shape {shape}")
-        terms.append(_expand_dots(text, extra))
-        dots = max(dots, extra)
+    dots = [c for c in string.ascii_letters if c not in equation][: max(hidden)]
+    terms = [text.replace("...", "".join(dots[len(dots) - n :])) for text, n in zip(texts, hidden)]
     if arrow:
-        output = _expand_dots(right, dots)
+        output = right.replace("...", "".join(dots))
     else:
-        flat = [c for term in terms for c in term if isinstance(c, str)]
-        output = _expand_dots("...", dots) + sorted(c for c in set(flat) if flat.count(c) == 1)
-    unknown = [c for c in output if all(c not in term for term in terms)]
-    if unknown or len(set(output)) != len(output):
+        output = "".join(dots) + "".join(sorted(c for c in {*left} if c.isalpha() and left.count(c) == 1))
+    if not {*output} <= set().union(*terms) or len({*output}) != len(output):
         raise ValueError(f"einsum {equation!r}: the output must name labels of the inputs, each once")
     return terms, output
-
-
-def _expand_dots(text, n):
-    before, dots, after = text.partition("...")
-    return list(before) + (list(range(n - 1, -1, -1)) if dots else []) + list(after)
 
 
 def _sizes(equation, terms, xs):
@@ -189,44 +180,38 @@ def _sizes(equation, terms, xs):
     return sizes
 
 
-def _diagonal(term, x):
-    """Repeated labels within one operand: keep the diagonal."""
+def _diagonals(x, term):
+    """x and its letters, each once: of a repeated one, the diagonal."""
     for c in dict.fromkeys(term):
         while term.count(c) > 1:
-            i, j = [k for k, other in enumerate(term) if other == c][:2]
-            rest = [k for k in range(x.ndim) if k not in (i, j)]
-            n = x.shape[i]
-            if x.shape[j] != n:
-                raise ValueError(f"einsum: repeated label {c!r} has sizes {n} and {x.shape[j]}")
-            steps = x.constant(range(n))
-            x = permute(x, (i, j, *rest))[steps, steps]
-            term = [c] + [term[k] for k in rest]
-    return term, x
+            i, j = term.index(c), term.rindex(c)
+            if x.shape[i] != x.shape[j]:
+                raise ValueError(f"einsum: repeated label {c!r} has sizes {x.shape[i]} and {x.shape[j]}")
+            x, term = diagonal(x, 0, i, j), term[:i] + term[i + 1 : j] + term[j + 1 :] + c
+    return x, term
 
 
-def _contract(ta, a, tb, b, out, sizes):
-    """One pair as a batched matmul: labels kept by both are batches, kept by one rows or columns, by neither summed."""
-    a, ta = _presum(ta, a, tb, out)
-    b, tb = _presum(tb, b, ta, out)
-    batch = [c for c in ta if c in tb and c in out]
-    inner = [c for c in ta if c in tb and c not in out]
-    rows, columns = [c for c in ta if c not in tb], [c for c in tb if c not in ta]
-    left = _arranged(a, ta, batch, rows, inner, sizes)
-    right = _arranged(b, tb, batch, inner, columns, sizes)
-    y = Matmul.apply(left, right)
-    labels = batch + rows + columns
-    y = shaped(y, tuple(sizes[c] for c in labels))
-    return permute(y, tuple(labels.index(c) for c in out)) if out else y
+def _summed(x, term, kept):
+    """x summed over the letters that are not kept, and those that are."""
+    gone = tuple(i for i, c in enumerate(term) if c not in kept)
+    return (x.sum(gone), "".join(c for c in term if c in kept)) if gone else (x, term)
 
 
-def _presum(term, x, other, out):
-    """Sum out the labels that only this operand has."""
-    alone = tuple(i for i, c in enumerate(term) if c not in other and c not in out)
-    return (x.sum(alone), [c for c in term if c in other or c in out]) if alone else (x, term)
+def _product(a, of_a, b, of_b, kept, sizes):
+    """Two operands as one batched matmul: letters kept of both are batches, kept of one rows or columns, the rest is
+    summed over. Returns the product and its letters."""
+    a, of_a = _summed(a, of_a, of_b + kept)
+    b, of_b = _summed(b, of_b, of_a + kept)
+    batch = "".join(c for c in of_a if c in of_b and c in kept)
+    inner = "".join(c for c in of_a if c in of_b and c not in kept)
+    rows, columns = "".join(c for c in of_a if c not in of_b), "".join(c for c in of_b if c not in of_a)
+    y = Matmul.apply(_grouped(a, of_a, (batch, rows, inner), sizes), _grouped(b, of_b, (batch, inner, columns), sizes))
+    letters = batch + rows + columns
+    return shaped(y, tuple(sizes[c] for c in letters)), letters
 
 
-def _arranged(x, term, batch, first, second, sizes):
-    """x as (batch…, first, second), sizes of 1 broadcast to the label's."""
-    x = expanded(x, tuple(sizes[c] for c in term)) if term else x
-    x = permute(x, tuple(term.index(c) for c in batch + first + second)) if term else x
-    return shaped(x, tuple(math.prod(sizes[c] for c in labels) for labels in (batch, first, second)))
+def _grouped(x, term, groups, sizes):
+    """x with a dim for each group of letters, in which sizes of 1 are broadcast."""
+    x = expanded(x, tuple(sizes[c] for c in term))
+    x = permuted(x, tuple(term.index(c) for group in groups for c in group))
+    return shaped(x, tuple(math.prod(sizes[c] for c in group) for group in groups))

@@ -1,7 +1,7 @@
 """Ops that move elements and compute nothing. Where NumPy gives a view, so do they; views share one version.
 
 A view is a value of its own in the graph, with its own gradient and hooks, even if it has the same shape as x. Inside
-other ops, where the value is not visible, `shaped` and `expanded` save that step."""
+other ops, where the value is not visible, `shaped`, `permuted` and `expanded` save that step."""
 
 import math
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from ..typing import Dims, Size, T
 from .args import many_dims, numpy_names, one_dim, promoted, shape_of
 
 __all__ = [
-    "cat", "chunk", "clone", "flatten", "flip", "permute", "reshape", "split", "squeeze", "stack", "transpose",
-    "unbind", "unsqueeze",
+    "cat", "chunk", "clone", "flatten", "flip", "permute", "repeat_interleave", "reshape", "split", "squeeze",
+    "stack", "t", "transpose", "unbind", "unsqueeze",
 ]  # fmt: skip
 
 
@@ -70,10 +70,10 @@ class Reshape(Op):
         return shaped(dy, self.shape_before)
 
 
-def reshape(input: T, *sizes: Size, shape: Size | None = None) -> T:
+def reshape(input: T, *shape: Size) -> T:
     """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy.
     Raises ValueError for another size."""
-    return _reshaped("reshape", input, shape_of("reshape", sizes, shape))
+    return _reshaped("reshape", input, shape_of("reshape", shape))
 
 
 def shaped(x, shape):
@@ -93,10 +93,10 @@ def _reshaped(name, x, shape):
     return Reshape.apply(x, shape=shape)
 
 
-def view(input: T, *sizes: Size, size: Size | None = None) -> T:
+def view(input: T, *shape: Size) -> T:
     """Like reshape, but never a copy: raises RuntimeError where the memory layout does not allow a view of that shape,
     and ValueError for another size."""
-    y = _reshaped("view", input, shape_of("view", sizes, size))
+    y = _reshaped("view", input, shape_of("view", shape))
     if y.storage is not input.storage and input.numel():
         raise RuntimeError(
             f"view: the memory layout of this {input.shape} tensor allows no view of shape {y.shape}; use reshape"
@@ -152,14 +152,19 @@ class Permute(Op):
         return Permute.apply(dy, dims=tuple(inverse))
 
 
-def permute(input: T, *order: Size, dims: Size | None = None) -> T:
+def permute(input: T, *dims: Size) -> T:
     """x with its dims reordered: dim i of the result is dim dims[i] of x. A view. Raises ValueError unless each dim is
     named once."""
-    dims = shape_of("permute", order, dims)
+    dims = shape_of("permute", dims)
     order = tuple(one_dim("permute", input, d) for d in dims)
     if sorted(order) != list(range(input.ndim)):
         raise ValueError(f"permute: {dims} does not name each dim of shape {input.shape} once")
     return Permute.apply(input, dims=order)
+
+
+def permuted(x, dims):
+    """x with its dims in that order; x itself if they are. Unchecked."""
+    return x if dims == tuple(range(len(dims))) else Permute.apply(x, dims=dims)
 
 
 def transpose(input: T, dim0: int, dim1: int) -> T:
@@ -169,6 +174,15 @@ def transpose(input: T, dim0: int, dim1: int) -> T:
         a, b = one_dim("transpose", input, dim0), one_dim("transpose", input, dim1)
         order[a], order[b] = b, a
     return Permute.apply(input, dims=tuple(order))
+
+
+@composite(case((3, 4)), case((3,)))
+def t(input: T) -> T:
+    """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims. Raises ValueError if it has
+    more."""
+    if input.ndim > 2:
+        raise ValueError(f"t is of at most two dims, got shape {input.shape}; use .mT or transpose(dim0, dim1)")
+    return permute(input, tuple(range(input.ndim))[::-1])
 
 
 class Expand(Op):
@@ -184,18 +198,14 @@ class Expand(Op):
         return dy
 
 
-def expand(input: T, *sizes: Size, size: Size | None = None) -> T:
+def expand(input: T, *shape: Size) -> T:
     """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape. Raises
     ValueError if x does not broadcast to it."""
-    shape = shape_of("expand", sizes, size)
+    shape = shape_of("expand", shape)
     extra = len(shape) - input.ndim
     full = tuple(input.shape[d - extra] if n == -1 and d >= extra else n for d, n in enumerate(shape))
-    fits = (
-        extra >= 0
-        and all(n >= 0 for n in full)
-        and all(a in (1, b) for a, b in zip(input.shape, full[max(extra, 0) :]))
-    )
-    if not fits:
+    fits = extra >= 0 and min(full, default=0) >= 0
+    if not fits or any(a not in (1, b) for a, b in zip(input.shape, full[extra:])):
         raise ValueError(f"expand: shape {input.shape} does not broadcast to {shape}")
     return Expand.apply(input, shape=full)
 
@@ -217,9 +227,9 @@ class Flip(Op):
         return Flip.apply(dy, dims=self.dims)
 
 
-def flip(input: T, *along: Size, dims: Size | None = None) -> T:
-    """A copy of x reversed along dims. Of x's shape: x.flip(0, 1), flip((0, 1)) or flip(dims=(0, 1))."""
-    dims = shape_of("flip", along if dims is None else (dims,) if isinstance(dims, (tuple, list)) else ((dims,),))
+def flip(input: T, *dims: Size) -> T:
+    """A copy of x reversed along dims. Of x's shape: x.flip(0, 1) or flip((0, 1))."""
+    dims = shape_of("flip", dims)
     return Flip.apply(input, dims=many_dims("flip", input, dims) if dims else ())
 
 
@@ -243,11 +253,7 @@ def cat(tensors: Sequence[T], dim: int = 0) -> T:
     """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted. Raises ValueError if they
     do not, and TypeError for no Tensors."""
     xs = promoted("cat", *_several("cat", tensors))
-    like = next((x for x in xs if x.shape != (0,)), xs[0])
-    dim = one_dim("cat", like, dim)
-    if any(x.shape == (0,) for x in xs):  # as torch.tensor([]), to which things are then added, it fits every shape
-        nothing = *like.shape[:dim], 0, *like.shape[dim + 1 :]
-        xs = [shaped(x, nothing) if x.shape == (0,) else x for x in xs]
+    dim = one_dim("cat", xs[0], dim)
     rest = {x.shape[:dim] + x.shape[dim + 1 :] if x.ndim > dim else None for x in xs}
     if xs[0].ndim == 0:
         raise ValueError("cat: 0-d tensors have no dim to be joined along; use stack")
@@ -364,29 +370,25 @@ class Pad(Op):
         return dy[self.inner]
 
 
-def pad(x, pad, value=0.0):
-    """Constant padding as in PyTorch: `pad` is (last dim before, after, next to last before, after, …). Sizes
-    below 0 cut off."""
-    if len(pad) % 2 or len(pad) > 2 * x.ndim:
-        raise ValueError(f"pad: {tuple(pad)} is not pairs of sizes for at most the {x.ndim} dims of shape {x.shape}")
-    check_holds("pad", x.dtype, value)
+def pad(input: T, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> T:
+    """x with `value` around it. `pad` is as PyTorch's: (last dim before, after, next to last before, after, …). Of x's
+    dtype. Raises ValueError for another mode than "constant", negative sizes, and sizes for more dims than x has."""
+    if mode != "constant":
+        raise ValueError(f"pad: mode must be 'constant', got {mode!r}")
+    if len(pad) % 2 or len(pad) > 2 * input.ndim or min(pad, default=0) < 0:
+        raise ValueError(f"pad: {tuple(pad)} is not pairs of sizes ≥ 0 for at most {input.ndim} dims of {input.shape}")
+    check_holds("pad", input.dtype, value)
     pairs = [(int(a), int(b)) for a, b in zip(pad[::2], pad[1::2])]
-    widths = ((0, 0),) * (x.ndim - len(pairs)) + tuple(reversed(pairs))
-    if min(pad, default=0) >= 0:
-        return Pad.apply(x, widths=widths, value=value)
-    if any(n + before + after < 0 for n, (before, after) in zip(x.shape, widths)):
-        raise ValueError(f"pad: {tuple(pad)} cuts more from shape {x.shape} than it has")
-    y = Pad.apply(x, widths=tuple((max(a, 0), max(b, 0)) for a, b in widths), value=value)
-    return y[tuple(slice(max(-a, 0), n - max(-b, 0)) for n, (a, b) in zip(y.shape, widths))]
+    return Pad.apply(input, widths=((0, 0),) * (input.ndim - len(pairs)) + tuple(reversed(pairs)), value=value)
 
 
 @composite(case((2, 3), 2, 1), case((3,), 2, 2))
-def repeat(input: T, *times: Size, repeats: Size | None = None) -> T:
+def repeat(input: T, *repeats: Size) -> T:
     """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile).
     Raises ValueError for fewer."""
-    repeats = shape_of("repeat", times, repeats)
+    repeats = shape_of("repeat", repeats)
     extra = len(repeats) - input.ndim
-    if extra < 0 or any(n < 0 for n in repeats):
+    if extra < 0 or min(repeats, default=0) < 0:
         raise ValueError(f"repeat: {repeats} must be sizes ≥ 0, at least one for each dim of shape {input.shape}")
     shape = (1,) * extra + input.shape
     pairs = shaped(input, tuple(size for n in shape for size in (1, n)))
@@ -401,9 +403,8 @@ def copied(x, y):
 
 @numpy_names
 @composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0))
-def repeat_interleave(x, repeats, dim):
+def repeat_interleave(input: T, repeats: int, dim: int) -> T:
     """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat)."""
-    dim = one_dim("repeat_interleave", x, dim)
-    shape = x.shape
-    wide = expand(unsqueeze(x, dim + 1), shape[: dim + 1] + (repeats,) + shape[dim + 1 :])
-    return copied(x, reshape(wide, shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :]))
+    dim, shape = one_dim("repeat_interleave", input, dim), input.shape
+    wide = expand(unsqueeze(input, dim + 1), shape[: dim + 1] + (repeats,) + shape[dim + 1 :])
+    return copied(input, reshape(wide, shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :]))

@@ -10,11 +10,3 @@ from .reduce import *
 from .select import *
 from .softmax import *
 from .activation import relu, sigmoid, tanh
-from .composites.functions import *
-from .composites.rounding import *
-from .composites.compare import *
-from .composites.index import *
-from .composites.matmul import *
-from .composites.movement import *
-from .composites.product import *
-from .composites.reduce import *

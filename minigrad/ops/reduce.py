@@ -6,23 +6,24 @@ an IndexError, one that is named twice a ValueError."""
 import math
 from typing import Generic, NamedTuple, overload
 
-from ..autograd import Op, Value, composite
+from ..autograd import Op, composite
 from ..autograd.cases import apart, case, integers
 from ..dtypes import float16
-from ..typing import Dims, DTypeLike, Operand, T
-from .args import in_dtype, many_dims, numpy_names, one_dim, require_float
+from ..typing import Dims, T
+from .args import giving, many_dims, numpy_names, one_dim, require_float
+from .elementwise import abs, pow, published
 from .index import Gather
-from .movement import expanded, shaped
-from .select import maximum, minimum, where
+from .movement import copied, expanded, pad, shaped
+from .select import where
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cumsum", "logsumexp", "max", "mean", "min",
-    "sort", "std", "sum", "topk", "var",
+    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cumsum", "logsumexp", "max", "mean", "min", "norm",
+    "prod", "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 
 
 class ValuesIndices(NamedTuple, Generic[T]):
-    """What sort, topk, and max, min and median with dim= return: two Tensors."""
+    """What sort, topk, and max and min with dim= return: two Tensors."""
 
     values: T
     indices: T
@@ -51,19 +52,10 @@ class Sum(Op):
 
 
 @numpy_names
-def sum(input: T, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> T:
-    """Sum over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in `dtype`;
-    integers and bools sum to int64. Of nothing, 0."""
-    input = input if dtype is None else in_dtype(input, dtype)
-    return Sum.apply(input, dims=many_dims("sum", input, dim), keepdim=keepdim)
-
-
-@numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
-def mean(input: T, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> T:
-    """y = Σ x / n over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of x in
-    `dtype`; float16 is summed in float32. NaN of nothing. Raises TypeError unless they are floats."""
-    input = input if dtype is None else in_dtype(input, dtype)
+def mean(input: T, dim: Dims = None, keepdim: bool = False) -> T:
+    """y = Σ x / n over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; float16 is
+    summed in float32. NaN of nothing. Raises TypeError unless x holds floats."""
     require_float("mean", input)
     if input.dtype == float16:
         return mean(input.float(), dim, keepdim).half()
@@ -111,27 +103,24 @@ class Amin(Amax):
         return self.save_output(self.backend.min(x, dims, keepdim))
 
 
-def _nonempty(name, x, dims):
-    if 0 in (x.shape[d] for d in dims):
-        raise ValueError(f"{name} over nothing: shape {x.shape} has size 0 in dim {dims}")
+class Any(Op):
+    """y = True where some x over dims is not 0;   no gradient"""
+
+    cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
+    differentiable = False
+
+    def forward(self, x, dims, keepdim):
+        return self.backend.any(x, dims, keepdim)
 
 
-@numpy_names
-def amax(input: T, dim: Dims = None, keepdim: bool = False) -> T:
-    """Largest value over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; NaN is the
-    largest. Ties share the gradient evenly. Raises ValueError for a maximum of nothing."""
-    dims = many_dims("amax", input, dim)
-    _nonempty("amax", input, dims)
-    return Amax.apply(input, dims=dims, keepdim=keepdim)
+class All(Op):
+    """y = True where no x over dims is 0;   no gradient"""
 
+    cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
+    differentiable = False
 
-@numpy_names
-def amin(input: T, dim: Dims = None, keepdim: bool = False) -> T:
-    """Smallest value over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; NaN is the
-    smallest. Ties share the gradient evenly. Raises ValueError for a minimum of nothing."""
-    dims = many_dims("amin", input, dim)
-    _nonempty("amin", input, dims)
-    return Amin.apply(input, dims=dims, keepdim=keepdim)
+    def forward(self, x, dims, keepdim):
+        return self.backend.all(x, dims, keepdim)
 
 
 class Argmax(Op):
@@ -154,144 +143,101 @@ class Argmin(Op):
         return self.backend.argmin(x, dim, keepdim)
 
 
-def _arg(op, x, dim, keepdim):
+# ------------------------------------------------------------------------------------------------- sums and the largest
+
+
+def _over_dims(input: T, dim: Dims = None, keepdim: bool = False) -> T: ...
+def _over_dim(input: T, dim: int | None = None, keepdim: bool = False) -> T: ...
+@overload
+def _over_all(input: T, dim: None = None, keepdim: bool = False) -> T: ...
+@overload
+def _over_all(input: T, dim: int, keepdim: bool = False) -> ValuesIndices[T]: ...
+def _over_all(input: T, dim: int | None = None, keepdim: bool = False) -> T | ValuesIndices[T]: ...
+
+
+def _check_not_empty(name, x, dims):
+    if 0 in (x.shape[d] for d in dims):
+        raise ValueError(f"{name} over nothing: shape {x.shape} has size 0 in dim {dims}")
+
+
+@giving(_over_dims)
+def _reduction(op, about, of_nothing=True):
+    """The public function of an op that reduces any dims."""
     name = op.name
-    if dim is None:
-        _nonempty(name, x, tuple(range(x.ndim)))
-        y = op.apply(x.reshape(-1), dim=0, keepdim=False)
-        return y.reshape((1,) * x.ndim) if keepdim else y
-    dim = one_dim(name, x, dim)
-    _nonempty(name, x, (dim,) if x.ndim else ())
-    return op.apply(x.reshape(-1), dim=0, keepdim=False) if x.ndim == 0 else op.apply(x, dim=dim, keepdim=keepdim)
+
+    def function(input: T, dim: Dims = None, keepdim: bool = False) -> T:
+        dims = many_dims(name, input, dim)
+        if not of_nothing:
+            _check_not_empty(name, input, dims)
+        return op.apply(input, dims=dims, keepdim=keepdim)
+
+    about = f"dim: an int, several, or None for all, dropped unless keepdim. {about}"
+    return numpy_names(published(function, op, about))
 
 
-@numpy_names
-def argmax(input: T, dim: int | None = None, keepdim: bool = False) -> T:
-    """Index of the largest value along dim, the first of ties. int64. dim: an int, dropped unless keepdim, or None for
-    x flattened. NaN is the largest. Raises ValueError for a maximum of nothing."""
-    return _arg(Argmax, input, dim, keepdim)
+@giving(_over_dim)
+def _place(op, about):
+    """The public function of an op that finds a place along one dim."""
+    name = op.name
+
+    def function(input: T, dim: int | None = None, keepdim: bool = False) -> T:
+        if dim is not None and input.ndim:
+            dim = one_dim(name, input, dim)
+            _check_not_empty(name, input, (dim,))
+            return op.apply(input, dim=dim, keepdim=keepdim)
+        if dim is not None:
+            one_dim(name, input, dim)
+        _check_not_empty(name, input, tuple(range(input.ndim)))
+        y = op.apply(input.reshape(-1), dim=0, keepdim=False)
+        return y.reshape((1,) * input.ndim) if keepdim else y
+
+    about = f"The first of ties. dim: an int, dropped unless keepdim, or None for x flattened. {about}"
+    return numpy_names(published(function, op, about))
 
 
-@numpy_names
-def argmin(input: T, dim: int | None = None, keepdim: bool = False) -> T:
-    """Index of the smallest value along dim, the first of ties. int64. dim: an int, dropped unless keepdim, or None for
-    x flattened. NaN is the smallest. Raises ValueError for a minimum of nothing."""
-    return _arg(Argmin, input, dim, keepdim)
+@giving(_over_all)
+def _extreme(name, over_all, place, about):
+    """max or min: of all a value, along a dim the pair of values and indices."""
+
+    def function(input: T, dim: int | None = None, keepdim: bool = False) -> T | ValuesIndices[T]:
+        if dim is None:
+            return over_all(input, None, keepdim)
+        if input.ndim == 0:
+            return ValuesIndices(input.clone(), place(input, dim))
+        dim = one_dim(name, input, dim)
+        indices = place(input, dim, keepdim=True)
+        found = ValuesIndices(Gather.apply(input, indices, dim=dim), indices)
+        return found if keepdim else ValuesIndices(*(y.squeeze(dim) for y in found))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{about} of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the
+    pair (values, indices), of x's dtype and int64; the first of ties gets the gradient. Raises ValueError for that of
+    nothing."""
+    return numpy_names(composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))(function))
 
 
-def _extreme(x, dim, keepdim, over_all, arg):
-    if dim is None:
-        return over_all(x, None, keepdim)
-    if x.ndim == 0:
-        return ValuesIndices(x.clone(), arg(x, dim))
-    dim = one_dim(arg.__name__[3:], x, dim)
-    indices = arg(x, dim, keepdim=True)
-    values = x.gather(dim, indices)
-    if keepdim:
-        return ValuesIndices(values, indices)
-    return ValuesIndices(values.squeeze(dim), indices.squeeze(dim))
-
-
-@overload
-def max(input: T, dim: None = None, keepdim: bool = False) -> T: ...
-
-
-@overload
-def max(input: T, dim: int, keepdim: bool = False) -> ValuesIndices[T]: ...
-
-
-@overload
-def max(input: T, other: T) -> T: ...
-
-
-@numpy_names
-@composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
-def max(input: T, dim: Dims = None, keepdim: bool = False, *, other: "Operand | None" = None) -> T | ValuesIndices[T]:
-    """The largest of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the pair (values,
-    indices), of x's dtype and int64; the first of ties gets the gradient. With a Tensor in place of dim, or other=,
-    maximum(). Raises ValueError for a maximum of nothing."""
-    if other is not None or isinstance(dim, Value):
-        return maximum(input, dim if other is None else other)
-    return _extreme(input, dim, keepdim, amax, argmax)
-
-
-@overload
-def min(input: T, dim: None = None, keepdim: bool = False) -> T: ...
-
-
-@overload
-def min(input: T, dim: int, keepdim: bool = False) -> ValuesIndices[T]: ...
-
-
-@overload
-def min(input: T, other: T) -> T: ...
-
-
-@numpy_names
-@composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))
-def min(input: T, dim: Dims = None, keepdim: bool = False, *, other: "Operand | None" = None) -> T | ValuesIndices[T]:
-    """The smallest of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the pair (values,
-    indices), of x's dtype and int64; the first of ties gets the gradient. With a Tensor in place of dim, or other=,
-    minimum(). Raises ValueError for a minimum of nothing."""
-    if other is not None or isinstance(dim, Value):
-        return minimum(input, dim if other is None else other)
-    return _extreme(input, dim, keepdim, amin, argmin)
-
-
-class Any(Op):
-    """y = True where some x over dims is not 0;   no gradient"""
-
-    cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
-    differentiable = False
-
-    def forward(self, x, dims, keepdim):
-        return self.backend.any(x, dims, keepdim)
-
-
-class All(Op):
-    """y = True where no x over dims is 0;   no gradient"""
-
-    cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
-    differentiable = False
-
-    def forward(self, x, dims, keepdim):
-        return self.backend.all(x, dims, keepdim)
-
-
-@numpy_names
-def any(input: T, dim: Dims = None, keepdim: bool = False) -> T:
-    """True where any value over dim is not 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
-    return Any.apply(input, dims=many_dims("any", input, dim), keepdim=keepdim)
-
-
-@numpy_names
-def all(input: T, dim: Dims = None, keepdim: bool = False) -> T:
-    """True where no value over dim is 0. dim: an int, several, or None for all, dropped unless keepdim. bool."""
-    return All.apply(input, dims=many_dims("all", input, dim), keepdim=keepdim)
-
-
-def _spread(dim, unbiased, correction):
-    """(dim, correction) of var and std, whose arguments torch has in two ways: (unbiased) and (dim, unbiased)."""
-    if isinstance(dim, bool):
-        dim, unbiased = None, dim
-    if unbiased is not None and correction is not None:
-        raise TypeError("var and std take unbiased or correction, not both")
-    return dim, (1 if unbiased in (None, True) else 0) if correction is None else correction
+sum = _reduction(Sum, "Of x's dtype; integers and bools sum to int64. Of nothing, 0.")
+any, all = _reduction(Any, "bool."), _reduction(All, "bool.")
+amax = _reduction(Amax, "Of x's dtype; NaN is the largest. Raises ValueError for a maximum of nothing.", False)
+amin = _reduction(Amin, "Of x's dtype; NaN is the smallest. Raises ValueError for a minimum of nothing.", False)
+argmax = _place(Argmax, "NaN is the largest. Raises ValueError for a maximum of nothing.")
+argmin = _place(Argmin, "NaN is the smallest. Raises ValueError for a minimum of nothing.")
+max, min = _extreme("max", amax, argmax, "The largest"), _extreme("min", amin, argmin, "The smallest")
 
 
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True), case((5,), dim=0, correction=0))
 def var(
-    input: T, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None
+    input: T, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: int | None = None
 ) -> T:
     """y = Σ (x - mean)² / (n - correction) over dim. dim: an int, several, or None for all, dropped unless keepdim.
 
-    correction 1, the default, is the unbiased estimate, and unbiased=False is 0; if n is not above it, the
-    denominator is 0. Of x's dtype. Raises TypeError unless that is a float, and if both options are given."""
+    correction is 1 by default, the unbiased estimate, and 0 with unbiased=False; if n is not above it, the denominator
+    is 0. Of x's dtype. Raises TypeError unless that is a float."""
     require_float("var", input)
-    dim, correction = _spread(dim, unbiased, correction)
+    correction = int(unbiased) if correction is None else correction
     if input.dtype == float16:
-        return var(input.float(), dim, None, keepdim, correction=correction).half()
+        return var(input.float(), dim, True, keepdim, correction=correction).half()
     dims = many_dims("var", input, dim)
     centred = input - mean(input, dims, keepdim=True)
     return _divided(sum(centred * centred, dims, keepdim), _count(input, dims) - correction)
@@ -300,13 +246,53 @@ def var(
 @numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def std(
-    input: T, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: int | None = None
+    input: T, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: int | None = None
 ) -> T:
     """y = √var(x). Shapes, dtypes, options and errors are those of var. The gradient is 0 where the variance is 0, as
     in PyTorch."""
     y = var(input, dim, unbiased, keepdim, correction=correction)
     constant = y == 0
     return y.masked_fill(constant, 1.0).sqrt().masked_fill(constant, 0.0)
+
+
+@numpy_names
+@composite(
+    case((3, 4)),
+    case(apart((2, 3, 2)), p=1, dim=(0, 2), keepdim=True),
+    case(apart((3, 4)), p=3, dim=1),
+    case(apart((3, 4)), p=math.inf, dim=0),
+)
+def norm(input: T, p: float = 2, dim: Dims = None, keepdim: bool = False) -> T:
+    """y = (Σ |x|^p)^(1/p) over dim, p ≥ 1; the largest |x| for p = ∞
+
+    dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype. The gradient where the norm is 0 is 0,
+    as in PyTorch. Raises TypeError unless x holds floats, and ValueError for another p."""
+    require_float("norm", input)
+    if not isinstance(p, (int, float)) or not p >= 1:
+        raise ValueError(f"norm: p must be a number, at least 1, got {p!r}")
+    if input.dtype == float16:
+        return norm(input.float(), p, dim, keepdim).half()
+    if p == math.inf:
+        return amax(abs(input), dim, keepdim)
+    y = sum(input * input if p == 2 else pow(abs(input), p), dim, keepdim)
+    zero = (y == 0).detach()
+    return where(zero, 0.0, pow(where(zero, 1.0, y), 1.0 / p))
+
+
+@numpy_names
+@composite(case((3, 4)), case((2, 5), dim=1), case((2, 3, 2), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
+def prod(input: T, dim: Dims = None, keepdim: bool = False) -> T:
+    """y = Π x over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; integers and bools
+    give int64. A tree of products, in float64, so the gradient is right where factors are 0. Where the product of some
+    of the factors is beyond float64's range, value and gradient can be wrong although the whole is not."""
+    dims = many_dims("prod", input, dim)
+    rest = tuple(d for d in range(input.ndim) if d not in dims)
+    y = input.double() if input.dtype.kind == "f" else input.long()
+    y = shaped(y.permute(rest + dims), (*(input.shape[d] for d in rest), _count(input, dims)))
+    while (n := y.shape[-1]) != 1:
+        y = pad(y, (0, 1), value=1) if n % 2 or not n else y[..., : n // 2] * y[..., n // 2 :]
+    y = shaped(y, _kept(input.shape, dims) if keepdim else tuple(input.shape[d] for d in rest))
+    return copied(input, y.to(input.dtype) if input.dtype.kind == "f" else y)
 
 
 class Logsumexp(Op):
@@ -348,10 +334,8 @@ class Cumsum(Op):
 
 
 @numpy_names
-def cumsum(input: T, dim: int, dtype: DTypeLike | None = None) -> T:
-    """Running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype, or of x in `dtype`; integers and bools give
-    int64."""
-    input = input if dtype is None else in_dtype(input, dtype)
+def cumsum(input: T, dim: int) -> T:
+    """Running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype; integers and bools give int64."""
     dim = one_dim("cumsum", input, dim)
     return Cumsum.apply(input, dim=dim, reverse=False) if input.ndim else input.clone()
 

@@ -1,5 +1,7 @@
 """Choosing between values, comparing them, and the logic of bools."""
 
+import numpy as np
+
 from .. import dtypes
 from ..autograd import Op, Value
 from ..autograd.cases import apart, booleans, case, integers, normal
@@ -8,8 +10,8 @@ from .args import check_broadcast, floating, promoted
 from .elementwise import binary
 
 __all__ = [
-    "clamp", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not", "logical_or",
-    "logical_xor", "lt", "maximum", "minimum", "ne", "where",
+    "allclose", "clamp", "eq", "equal", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not",
+    "logical_or", "lt", "maximum", "minimum", "ne", "where",
 ]  # fmt: skip
 
 
@@ -72,14 +74,12 @@ class Where(Op):
         return None, da, where(condition, 0.0, dy) if self.needs[2] else None
 
 
-def where(condition: T, input: "Operand | None" = None, other: "Operand | None" = None) -> T:
+def where(condition: T, input: Operand, other: Operand) -> T:
     """x where condition is True, else other. condition: a bool Tensor; x, other: Tensors or numbers. All three are
     broadcast, x and other promoted.
 
     Two numbers give their default dtype: float32, int64 or bool. Raises TypeError for a condition that is not a bool
     Tensor, and ValueError for shapes that do not broadcast."""
-    if input is None or other is None:
-        raise TypeError("where takes a condition and two values; for where a condition holds, nonzero(as_tuple=True)")
     if not isinstance(condition, Value) or condition.dtype.kind != "b":
         raise TypeError(
             f"where: condition must be a bool Tensor, got {getattr(condition, 'dtype', type(condition).__name__)}"
@@ -111,31 +111,19 @@ class Clamp(Op):
         return where(inside, dy, 0.0)
 
 
-def clamp(input: T, min: "Operand | None" = None, max: "Operand | None" = None) -> T:
-    """x limited to [min, max]; either bound may be None. Numbers, or Tensors that broadcast with x; dtypes are
-    promoted.
+def clamp(input: T, min: float | None = None, max: float | None = None) -> T:
+    """x limited to [min, max], numbers; either may be None. Of x's dtype, or float32 of integers limited by floats.
 
-    The gradient goes to x where it lies within the bounds or on them, else to the bound. max wins over min. Raises
-    ValueError if both are None, and TypeError for bounds of other types."""
+    The gradient goes through where x lies within the bounds or on them, else it is 0. max wins over min. Raises
+    ValueError if both are None, and TypeError for bounds of other types: see maximum and minimum."""
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
-    if isinstance(min, Value) or isinstance(max, Value):
-        return _bounded(_bounded(input, min, lt), max, gt)
     for bound in (min, max):
         if bound is not None and not isinstance(bound, (int, float)):
-            raise TypeError(f"clamp: min and max are numbers or Tensors, got {type(bound).__name__}")
+            raise TypeError(f"clamp: min and max are numbers, got {type(bound).__name__}; use maximum or minimum")
     if any(isinstance(bound, float) for bound in (min, max)):
         input = floating(input)
     return Clamp.apply(input, min=min, max=max)
-
-
-def _bounded(x, bound, beyond):
-    """bound where x is beyond it or where it is NaN, else x."""
-    if bound is None:
-        return x
-    x, bound = promoted("clamp", x, bound)
-    check_broadcast("clamp", x, bound)
-    return where(beyond(x, bound) | (bound != bound), bound, x)
 
 
 maximum, minimum = binary(Maximum), binary(Minimum)
@@ -168,11 +156,9 @@ def _predicate(name, says, *cases):
 _PAIR = case((3, 4), (4,)), case(integers((3, 4), 3), 1)
 _BOOLS = case(booleans((3, 4)), booleans((4,)))
 _COMPARED = {"eq": "a == b", "ne": "a ≠ b", "lt": "a < b", "le": "a ≤ b", "gt": "a > b", "ge": "a ≥ b"}
-_JOINED = {"logical_and": "a and b", "logical_or": "a or b", "logical_xor": "a or b but not both"}
+_JOINED = {"logical_and": "a and b", "logical_or": "a or b"}
 eq, ne, lt, le, gt, ge = (binary(_predicate(name, f"{says}, bool", *_PAIR)) for name, says in _COMPARED.items())
-logical_and, logical_or, logical_xor = (
-    binary(_predicate(name, f"{says}, bool", _BOOLS)) for name, says in _JOINED.items()
-)
+logical_and, logical_or = (binary(_predicate(name, f"{says}, bool", _BOOLS)) for name, says in _JOINED.items())
 LogicalNot = _predicate("logical_not", "not x, bool", case(booleans((3, 4))))
 Isnan = _predicate("isnan", "True where x is NaN", case((3, 4)))
 Isinf = _predicate("isinf", "True where x is +∞ or -∞", case((3, 4)))
@@ -197,3 +183,18 @@ def isinf(input: T) -> T:
 def isfinite(input: T) -> T:
     """True where x is neither NaN nor infinite. bool, of x's shape."""
     return Isfinite.apply(input)
+
+
+def equal(input: T, other: T) -> bool:
+    """Have x and other the same shape and values? A Python bool. NaN equals nothing. Raises TypeError for an other that
+    is no Tensor."""
+    if not isinstance(other, Value):
+        raise TypeError(f"equal compares two Tensors, got {type(other).__name__}; for elements use eq")
+    return input.shape == other.shape and bool((input.detach() == other.detach()).all())
+
+
+def allclose(input: T, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Is |x - other| ≤ atol + rtol |other| everywhere, both broadcast? A Python bool. Equal infinities are close, and
+    NaNs if equal_nan. Raises ValueError for shapes that do not broadcast."""
+    x, other = (v.detach().cpu().numpy() if isinstance(v, Value) else v for v in (input, other))
+    return bool(np.allclose(x, other, rtol, atol, equal_nan))

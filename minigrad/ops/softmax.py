@@ -3,7 +3,7 @@
 from ..autograd import FormulaOp, Op
 from ..autograd.cases import Fixed, case
 from ..typing import DTypeLike, T
-from .args import float_dim, in_dtype, numpy_names
+from .args import float_dim, numpy_names
 
 __all__ = ["log_softmax", "softmax"]
 
@@ -47,7 +47,7 @@ class SoftmaxBackward(FormulaOp):
 def softmax(input: T, dim: int = -1, dtype: DTypeLike | None = None) -> T:
     """Positive numbers that sum to 1 along dim, in proportion to e^x. Of x's shape and dtype, or of x in `dtype`.
     Raises TypeError unless that is a float, and IndexError for a dim that x does not have."""
-    input = input if dtype is None else in_dtype(input, dtype)
+    input = input if dtype is None else input.to(dtype)
     dim = float_dim("softmax", input, dim)
     return Softmax.apply(input, dim=dim) if input.ndim else (input * 0.0).exp()
 
@@ -69,6 +69,6 @@ class LogSoftmax(Op):
 def log_softmax(input: T, dim: int = -1, dtype: DTypeLike | None = None) -> T:
     """The logarithm of softmax along dim, without underflow. Of x's shape and dtype, or of x in `dtype`. Raises
     TypeError unless that is a float, and IndexError for a dim that x does not have."""
-    input = input if dtype is None else in_dtype(input, dtype)
+    input = input if dtype is None else input.to(dtype)
     dim = float_dim("log_softmax", input, dim)
     return LogSoftmax.apply(input, dim=dim) if input.ndim else input * 0.0

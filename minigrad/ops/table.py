@@ -4,11 +4,8 @@ from ..autograd import registry
 
 FAMILIES = {
     "elementwise": "Elementwise",
-    "functions": "Functions of one number",
-    "rounding": "Rounding and remainders",
     "activation": "Activations",
     "select": "Selection, comparison and logic",
-    "product": "Products along dims",
     "reduce": "Reductions and orderings",
     "movement": "Movement",
     "index": "Indexing and masks",

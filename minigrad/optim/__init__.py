@@ -6,7 +6,7 @@ from . import lr_scheduler
 from .adam import Adam, AdamW
 from .muon import Muon
 from .optimizer import Optimizer, Optimizers
-from .schedule import warmup_cosine, warmup_linear
+from .lr_scheduler import warmup_cosine, warmup_linear
 from .sgd import SGD
 
 __all__ = ["lr_scheduler", "Adam", "AdamW", "Muon", "Optimizer", "Optimizers", "warmup_cosine", "warmup_linear", "SGD"]

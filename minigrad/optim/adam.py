@@ -4,7 +4,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
-from .optimizer import Optimizer, hyperparameters, launches, refuse
+from .optimizer import Optimizer, hyperparameters, launches
 
 if TYPE_CHECKING:
     from ..optim.optimizer import Params
@@ -15,34 +15,18 @@ class Adam(Optimizer):
 
         m = β₁ m + (1 - β₁) g;   v = β₂ v + (1 - β₂) g²;   p -= lr · m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + eps)
 
-    m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first, or
-    with decoupled_weight_decay, taken apart as by AdamW. Source: Kingma and Ba 2015, algorithm 1. foreach, fused and
-    capturable change nothing: one launch updates all parameters in any case, and mg.capture takes it.
+    m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first. fused
+    changes nothing: one launch updates all parameters in any case. Source: Kingma and Ba 2015, algorithm 1.
 
     Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
     buffers = ("m", "v")
-    squares = ("v",)
     decoupled = False
 
     def __init__(
-        self,
-        params: "Params",
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 0.0,
-        amsgrad: bool = False,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-        decoupled_weight_decay: bool = False,
-    ) -> None:
-        self.decoupled = self.decoupled or decoupled_weight_decay
-        refuse(type(self).__name__, amsgrad=amsgrad, maximize=maximize, differentiable=differentiable)
+        self, params: "Params", lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 0.0, *, fused: bool | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
     def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
@@ -75,19 +59,7 @@ class AdamW(Adam):
     decoupled = True
 
     def __init__(
-        self,
-        params: "Params",
-        lr: float = 1e-3,
-        betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8,
-        weight_decay: float = 1e-2,
-        amsgrad: bool = False,
-        *,
-        foreach: bool | None = None,
-        maximize: bool = False,
-        capturable: bool = False,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        options = dict(maximize=maximize, differentiable=differentiable)
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **options)
+        self, params: "Params", lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
+        weight_decay: float = 1e-2, *, fused: bool | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(params, lr, betas, eps, weight_decay)

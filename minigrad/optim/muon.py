@@ -38,23 +38,12 @@ class Muon(Optimizer):
     buffers = ("momentum_buffer",)
 
     def __init__(
-        self,
-        params: "Params",
-        lr: float = 1e-3,
-        weight_decay: float = 0.1,
-        momentum: float = 0.95,
-        nesterov: bool = True,
-        ns_coefficients: tuple[float, float, float] | tuple[tuple[float, float, float], ...] = JORDAN,
-        eps: float = 1e-7,
-        ns_steps: int = 5,
-        adjust_lr_fn: str | None = None,
-        *,
-        matrices: int = 1,
-    ) -> None:
-        options = dict(
-            lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, eps=eps, ns_steps=ns_steps
-        )
-        rest = dict(ns_coefficients=ns_coefficients, adjust_lr_fn=adjust_lr_fn, matrices=matrices)
+        self, params: "Params", lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95,
+        nesterov: bool = True, ns_coefficients: tuple[float, float, float] = JORDAN, eps: float = 1e-7,
+        ns_steps: int = 5, adjust_lr_fn: str | None = None, *, matrices: int = 1,
+    ) -> None:  # fmt: skip
+        options = dict(lr=lr, weight_decay=weight_decay, momentum=momentum, nesterov=nesterov, eps=eps)
+        rest = dict(ns_coefficients=ns_coefficients, ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn, matrices=matrices)
         super().__init__(params, options | rest)
 
     def _misfit(self, group):
@@ -65,8 +54,7 @@ class Muon(Optimizer):
 
     def _can_be(self, name, value):
         if name == "ns_coefficients":
-            steps = _triples(value) if isinstance(value, list | tuple) else ()
-            return bool(steps) and all(len(step) == 3 and all(map(is_number, step)) for step in steps)
+            return isinstance(value, list | tuple) and len(value) == 3 and all(map(is_number, value))
         if name in ("ns_steps", "matrices"):
             return type(value) is int and 1 <= value < (100 if name == "ns_steps" else math.inf)
         if name == "adjust_lr_fn":
@@ -111,15 +99,8 @@ def orthogonal(x: Tensor, steps: tuple[tuple[float, float, float], ...] = (JORDA
     return x
 
 
-def _triples(coefficients):
-    """The coefficients of one step as a tuple of one triple, or those of several as they are."""
-    several = coefficients and isinstance(coefficients[0], list | tuple)
-    return tuple(map(tuple, coefficients if several else [coefficients]))
-
-
 def _steps(group):
-    triples = _triples(group["ns_coefficients"])
-    return triples * group["ns_steps"] if len(triples) == 1 else triples
+    return (tuple(group["ns_coefficients"]),) * group["ns_steps"]
 
 
 def _matrix(p, group):

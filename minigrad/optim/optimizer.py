@@ -36,7 +36,6 @@ class Optimizer:
     for none, for one that is given twice or requires no gradient, and for impossible options."""
 
     buffers: tuple = ()  # names of the Tensors of state that each parameter has, of its shape; they begin as zeros
-    squares: tuple = ()  # those of them that are never negative
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -135,7 +134,7 @@ class Optimizer:
         if unfit:
             index = [id(x) for group in self.param_groups for x in group["params"]].index(id(p))
             with recording.apart():
-                state.update({name: self._checked_buffer(state, f"optimizer state {index}", name, p) for name in unfit})
+                state.update({name: _as_buffer(state, f"optimizer state {index}", name, p) for name in unfit})
         return state
 
     def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
@@ -163,6 +162,10 @@ class Optimizer:
         """Restore what state_dict() gave (arrays or Tensors); the parameters must be the same in number and shape.
 
         Everything is checked before anything changes. Raises ValueError for what does not fit."""
+        self._take_over(*self._checked(state_dict))
+
+    def _checked(self, state_dict):
+        """(state, options of each group) that a state_dict gives. Raises ValueError for what does not fit."""
         try:
             groups = [self._checked_options(group) for group in state_dict["param_groups"]]
             given = [list(group.pop("params")) for group in groups]
@@ -173,15 +176,15 @@ class Optimizer:
             for group, saved in zip(self.param_groups, groups):
                 if wrong := self._misfit(group | saved):
                     raise ValueError(wrong)
-            parameters = dict(enumerate(p for group in self.param_groups for p in group["params"]))
-            loaded = {}
-            for i, state in state_dict["state"].items():
-                p = parameters[int(i)]
-                loaded[p] = self._checked_state(state, f"state {i}", p)
+            parameters = [p for group in self.param_groups for p in group["params"]]
+            found = {int(i): self._checked_state(state, int(i), parameters) for i, state in state_dict["state"].items()}
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             missing = f"there is no {shown(error.args[0])}" if isinstance(error, KeyError) else error
             raise ValueError(f"{type(self).__name__}: the state does not fit: {missing}") from error
-        self.state = loaded
+        return {parameters[i]: state for i, state in found.items()}, groups
+
+    def _take_over(self, state, groups):
+        self.state = defaultdict(dict, state)
         for group, saved in zip(self.param_groups, groups):
             group.update(saved)
 
@@ -210,28 +213,16 @@ class Optimizer:
                 raise ValueError(f"option {name} cannot be {shown(group[name])}; by default it is {default}")
         return group
 
-    def _checked_state(self, state, name, p):
-        """A parameter's saved state: its step, and arrays of its shape, as Tensors of its dtype on its device."""
-        if state.keys() != {"step", *self.buffers}:
-            raise ValueError(f"{name} has {shown(sorted(state))}, not {sorted(['step', *self.buffers])}")
+    def _checked_state(self, state, i, parameters):
+        """The saved state of parameter i: its step, and arrays of its shape, as Tensors of its dtype on its device."""
+        if not 0 <= i < len(parameters) or state.keys() != {"step", *self.buffers}:
+            raise ValueError(
+                f"state {i} of {len(parameters)} has {shown(sorted(state))}, not a step and {self.buffers}"
+            )
         step = operator.index(state["step"])  # an int, or an array of one
         if not 0 <= step < 2**53:
-            raise ValueError(f"{name} has step {shown(step)}")
-        return {"step": step, **{buffer: self._checked_buffer(state, name, buffer, p) for buffer in self.buffers}}
-
-    def _checked_buffer(self, state, name, buffer, p):
-        """A buffer of a parameter's state as a Tensor of its own, of p's dtype on p's device. Raises ValueError for one
-        that is not an array of floats of p's shape."""
-        value = state.get(buffer)
-        if not isinstance(value, Tensor | np.ndarray | np.generic) or value.dtype.kind != "f":
-            raise ValueError(f"{name} has {shown(value)} for {buffer}, not an array of floats")
-        value = as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
-        if value.shape != p.shape:
-            raise ValueError(f"{name} has {buffer} of shape {value.shape}, its parameter {p.shape}")
-        if buffer in self.squares and (value < 0).any():
-            raise ValueError(f"{name} has negative numbers in {buffer}, a mean of squares")
-        on = p.storage.backend
-        return from_backend(on.copy(value.to(p.device, p.dtype).array), on)
+            raise ValueError(f"state {i} has step {shown(step)}")
+        return {"step": step, **{name: _as_buffer(state, f"state {i}", name, parameters[i]) for name in self.buffers}}
 
 
 class Optimizers:
@@ -264,16 +255,21 @@ class Optimizers:
         states = state_dict.get("optimizers", ()) if isinstance(state_dict, Mapping) else ()
         if not isinstance(states, list | tuple) or len(states) != len(self.optimizers):
             raise ValueError(f"the state does not fit: it is not that of {len(self.optimizers)} optimizers")
-        before = [(dict(each.state), [dict(group) for group in each.param_groups]) for each in self.optimizers]
-        try:
-            for optimizer, state in zip(self.optimizers, states):
-                optimizer.load_state_dict(state)
-        except ValueError:
-            for optimizer, (state, groups) in zip(self.optimizers, before):
-                optimizer.state = defaultdict(dict, state)
-                for group, old in zip(optimizer.param_groups, groups):
-                    group.update(old)
-            raise
+        checked = [optimizer._checked(state) for optimizer, state in zip(self.optimizers, states)]
+        for optimizer, found in zip(self.optimizers, checked):
+            optimizer._take_over(*found)
+
+
+def _as_buffer(state, where, name, p):
+    """A buffer of a parameter's state as a Tensor of its own, of p's dtype on p's device. Raises ValueError for one
+    that is not an array of floats of p's shape."""
+    value = state.get(name)
+    if not isinstance(value, Tensor | np.ndarray | np.generic) or value.dtype.kind != "f" or value.shape != p.shape:
+        given = getattr(value, "shape", None) or shown(value)
+        raise ValueError(f"{where} has {given} for {name}, not an array of floats of its parameter's shape {p.shape}")
+    value = as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
+    on = p.storage.backend
+    return from_backend(on.copy(value.to(p.device, p.dtype).array), on)
 
 
 def _fits(buffer, x, on):
@@ -282,19 +278,6 @@ def _fits(buffer, x, on):
         return False
     array = buffer.array
     return array.dtype == x.dtype and array.shape == x.shape and on.is_compact(array)
-
-
-def refuse(optimizer, **options):
-    """Raise ValueError for an option of PyTorch's that is given, and that minigrad's optimizers do not have."""
-    instead = {
-        "dampening": "divide lr by 1 - dampening",
-        "maximize": "minimize -loss",
-        "amsgrad": "write it as a subclass of optim.Optimizer",
-        "differentiable": "take steps by hand, with mg.grad(…, create_graph=True)",
-    }
-    for name, value in options.items():
-        if value:
-            raise ValueError(f"{optimizer} has no {name}={value!r}: {instead[name]}")
 
 
 def launches(due, shared):

@@ -4,7 +4,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from ..tensor import Tensor
-from .optimizer import Optimizer, hyperparameters, launches, refuse
+from .optimizer import Optimizer, hyperparameters, launches
 
 if TYPE_CHECKING:
     from ..optim.optimizer import Params
@@ -15,33 +15,19 @@ class SGD(Optimizer):
 
         b = momentum · b + g;   p -= lr · b   (Nesterov: p -= lr · (g + momentum · b))
 
-    b begins as zeros, and without momentum it is g. weight_decay · p is added to the gradient first. foreach and fused
-    change nothing: one launch updates all parameters. Source: Sutskever, Martens, Dahl and Hinton 2013, with lr outside
-    of b, as in PyTorch.
+    b begins as zeros, and without momentum it is g. weight_decay · p is added to the gradient first. Source: Sutskever,
+    Martens, Dahl and Hinton 2013, with lr outside of b, as in PyTorch.
 
     Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
     buffers = ("momentum_buffer",)
 
     def __init__(
-        self,
-        params: "Params",
-        lr: float = 1e-3,
-        momentum: float = 0.0,
-        dampening: int = 0,
-        weight_decay: float = 0.0,
+        self, params: "Params", lr: float = 1e-3, momentum: float = 0.0, *, weight_decay: float = 0.0,
         nesterov: bool = False,
-        *,
-        maximize: bool = False,
-        foreach: bool | None = None,
-        differentiable: bool = False,
-        fused: bool | None = None,
-    ) -> None:
-        refuse("SGD", dampening=dampening, maximize=maximize, differentiable=differentiable)
+    ) -> None:  # fmt: skip
         if nesterov and not momentum > 0:
-            raise ValueError(
-                f"SGD: nesterov=True looks ahead along the momentum, which is {momentum}; give momentum=0.9"
-            )
+            raise ValueError(f"SGD: nesterov=True looks ahead along the momentum, which is {momentum}; give 0.9")
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
 
     def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:

@@ -7,14 +7,14 @@ creation.py makes tensors from data, filled or in sequence, sampling.py at rando
 
 from .core import Tensor, check_same_kind
 from .creation import (
-    arange, as_tensor, empty, empty_like, eye, from_backend, from_dlpack, from_numpy, full, full_like, linspace,
-    one_hot, ones, ones_like, tensor, zeros, zeros_like,
+    arange, as_tensor, empty, eye, from_backend, from_dlpack, from_numpy, full, full_like, linspace, one_hot, ones,
+    ones_like, tensor, zeros, zeros_like,
 )  # fmt: skip
-from .sampling import bernoulli, multinomial, normal, rand, rand_like, randint, randn, randn_like, randperm
+from .sampling import multinomial, rand, randint, randn, randn_like, randperm
 from .gradients import grad
 
 __all__ = [
-    "Tensor", "arange", "as_tensor", "bernoulli", "empty", "empty_like", "eye", "from_dlpack", "from_numpy", "full",
-    "full_like", "linspace", "multinomial", "normal", "one_hot", "ones", "ones_like", "rand", "rand_like", "randint",
-    "randn", "randn_like", "randperm", "tensor", "zeros", "zeros_like", "grad",
+    "Tensor", "arange", "as_tensor", "empty", "eye", "from_dlpack", "from_numpy", "full", "full_like", "linspace",
+    "multinomial", "ones", "ones_like", "rand", "randint", "randn", "randn_like", "randperm", "tensor", "zeros",
+    "zeros_like", "grad",
 ]  # fmt: skip

@@ -29,26 +29,9 @@ class Attributes(Value):
         """The number of dims."""
         return self.ndim
 
-    def ndimension(self) -> int:
-        """Number of dims."""
-        return int(self.ndim)
-
     def numel(self) -> int:
         """Number of elements."""
         return int(self.array.size)
-
-    def nelement(self) -> int:
-        """Number of elements."""
-        return int(self.numel())
-
-    def element_size(self) -> int:
-        """Bytes of one element."""
-        return int(self.dtype.itemsize)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return int(self.numel() * self.dtype.itemsize)
 
     @overload
     def stride(self) -> tuple[int, ...]: ...
@@ -66,15 +49,6 @@ class Attributes(Value):
     def is_floating_point(self) -> bool:
         """True for float16, float32 and float64."""
         return bool(self.dtype.kind == "f")
-
-    def is_complex(self) -> bool:
-        """False: minigrad has no complex tensors."""
-        return False
-
-    @property
-    def is_cuda(self) -> bool:
-        """True on the GPU."""
-        return bool(self.device == "cuda")
 
     def __len__(self) -> int:
         if self.ndim == 0:

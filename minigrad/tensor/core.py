@@ -6,7 +6,7 @@ Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are acce
 import builtins
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,7 @@ from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
 from ..base.recording import thread
 from ..ops import elementwise, index, movement
 from ..ops import public as ops
-from ..ops.args import shape_of
-from ..ops.composites import movement as shapes
-from ..typing import DTypeLike, Number, Operand, Size
+from ..typing import DTypeLike, Operand
 from ..typing import T as V  # within Tensor, T is the transposed
 from .attributes import Attributes
 from .inplace import InPlace
@@ -38,11 +36,6 @@ class Gradients(Attributes):
     def op(self) -> Recorded | None:
         """The op that made it, or None for a leaf."""
         return None if self.node is None else self.node.op
-
-    @property
-    def grad_fn(self) -> Recorded | None:
-        """torch's name for `op`."""
-        return self.op
 
     @property
     def requires_grad(self) -> bool:
@@ -66,7 +59,7 @@ class Gradients(Attributes):
             if self.dtype.kind != "f":
                 raise TypeError(f"only floating-point tensors can require a gradient, not {self.dtype}")
             if self.storage.version is None:
-                raise GraphError("a tensor made under inference() cannot require a gradient; clone() it outside")
+                raise GraphError("a tensor made under inference_mode() cannot require a gradient; clone() it outside")
             self.node = Node(None, 0, self.shape, self.dtype, self.device)
         return self
 
@@ -152,11 +145,6 @@ class Gradients(Attributes):
         """The same memory without the graph. The version checks notice in-place changes of either tensor."""
         return Tensor._wrap(self.array, self.storage)
 
-    def detach_(self: V) -> V:
-        """Detach in place: the tensor keeps its values and leaves its graph. Returns itself."""
-        self.node = None
-        return self
-
     @property
     def data(self) -> "Tensor":
         """detach(). Assigning to it replaces the values by those of a tensor of the same shape, dtype and device."""
@@ -213,11 +201,7 @@ class Tensor(Gradients, InPlace, Interop):
         _require_bools("|", self, other)
         return ops.logical_or(self, other)
 
-    def __xor__(self, other: Operand) -> "Tensor":
-        _require_bools("^", self, other)
-        return ops.logical_xor(self, other)
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __rand__, __ror__ = __and__, __or__
 
     def __pos__(self) -> "Tensor":
         return self
@@ -257,68 +241,28 @@ class Tensor(Gradients, InPlace, Interop):
         return bool((self == value).any())
 
     add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
-    exp, log, sqrt, rsqrt, sin, cos = ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.sin, ops.cos
-    erf, erfc = ops.erf, ops.erfc
-    tanh, sigmoid, relu = ops.tanh, ops.sigmoid, ops.relu
-    sign, floor, maximum, minimum, clamp = ops.sign, ops.floor, ops.maximum, ops.minimum, ops.clamp
+    exp, log, log1p, sqrt, rsqrt, square = ops.exp, ops.log, ops.log1p, ops.sqrt, ops.rsqrt, ops.square
+    sin, cos, erf, erfc, tanh, sigmoid, relu = ops.sin, ops.cos, ops.erf, ops.erfc, ops.tanh, ops.sigmoid, ops.relu
+    sign, floor, floor_divide, remainder = ops.sign, ops.floor, ops.floor_divide, ops.remainder
+    maximum, minimum, clamp = ops.maximum, ops.minimum, ops.clamp
     eq, ne, lt, le, gt, ge = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
     logical_and, logical_or, logical_not = ops.logical_and, ops.logical_or, ops.logical_not
-    isnan, isinf, isfinite = ops.isnan, ops.isinf, ops.isfinite
-    sum, mean, var, std, prod, max, min = ops.sum, ops.mean, ops.var, ops.std, ops.prod, ops.max, ops.min
-    amax, amin, argmax, argmin, any, all = ops.amax, ops.amin, ops.argmax, ops.argmin, ops.any, ops.all
-    logsumexp, cumsum, topk, sort, argsort = ops.logsumexp, ops.cumsum, ops.topk, ops.sort, ops.argsort
-    softmax, log_softmax = ops.softmax, ops.log_softmax
+    isnan, isinf, isfinite, equal, allclose = ops.isnan, ops.isinf, ops.isfinite, ops.equal, ops.allclose
+    sum, mean, var, std, prod, norm = ops.sum, ops.mean, ops.var, ops.std, ops.prod, ops.norm
+    max, min, amax, amin, argmax, argmin = ops.max, ops.min, ops.amax, ops.amin, ops.argmax, ops.argmin
+    any, all, cumsum, sort, argsort, topk = ops.any, ops.all, ops.cumsum, ops.sort, ops.argsort, ops.topk
+    softmax, log_softmax, logsumexp = ops.softmax, ops.log_softmax, ops.logsumexp
     reshape, view, flatten, squeeze, unsqueeze = ops.reshape, movement.view, ops.flatten, ops.squeeze, ops.unsqueeze
-    transpose, permute, expand, flip, repeat = ops.transpose, ops.permute, movement.expand, ops.flip, movement.repeat
-    repeat_interleave, split, chunk, unbind, pad = ops.repeat_interleave, ops.split, ops.chunk, ops.unbind, shapes.pad
+    transpose, t, permute, expand, flip = ops.transpose, ops.t, ops.permute, movement.expand, ops.flip
+    repeat, repeat_interleave, pad = movement.repeat, ops.repeat_interleave, movement.pad
+    split, chunk, unbind = ops.split, ops.chunk, ops.unbind
     alias, clone, contiguous = movement.alias, ops.clone, movement.contiguous
-    gather, index_select, masked_fill = ops.gather, ops.index_select, ops.masked_fill
-    tril, triu, matmul = ops.tril, ops.triu, ops.matmul
-    # functions of one number, rounding
-    expm1, log1p, log2, log10, exp2 = ops.expm1, ops.log1p, ops.log2, ops.log10, ops.exp2
-    tan, asin, acos, atan, atan2 = ops.tan, ops.asin, ops.acos, ops.atan, ops.atan2
-    sinh, cosh, square, reciprocal, logit = ops.sinh, ops.cosh, ops.square, ops.reciprocal, ops.logit
-    ceil, trunc, round, nan_to_num = ops.ceil, ops.trunc, ops.round, ops.nan_to_num
-    floor_divide, remainder, fmod, logaddexp = ops.floor_divide, ops.remainder, ops.fmod, ops.logaddexp
-    lerp, addcmul, addcdiv, logical_xor = ops.lerp, ops.addcmul, ops.addcdiv, ops.logical_xor
-    isclose, allclose, equal = ops.isclose, ops.allclose, ops.equal
-    # second names
-    absolute, negative, subtract, multiply = ops.abs, ops.neg, ops.sub, ops.mul
-    divide = true_divide = ops.div
-    clip = ops.clamp
-    not_equal, greater, greater_equal, less, less_equal = ops.ne, ops.gt, ops.ge, ops.lt, ops.le
-    # over dims
-    norm, count_nonzero, cumprod = ops.norm, ops.count_nonzero, ops.cumprod
-    median, unique, bincount = ops.median, ops.unique, ops.bincount
-    # shapes
-    t, movedim, moveaxis, narrow, roll = ops.t, ops.movedim, ops.movedim, ops.narrow, ops.roll
-    swapaxes = swapdims = ops.transpose
-    diag, diagonal, diag_embed, trace = ops.diag, ops.diagonal, ops.diag_embed, ops.trace
-    fliplr, flipud, tile, unflatten, ravel = ops.fliplr, ops.flipud, ops.tile, ops.unflatten, ops.ravel
-    broadcast_to = ops.broadcast_to
-    select = shapes.select
-    # places
-    nonzero, argwhere, masked_select, take = ops.nonzero, ops.argwhere, ops.masked_select, ops.take
-    take_along_dim, scatter, scatter_add = ops.take_along_dim, ops.scatter, ops.scatter_add
-    index_add, index_copy, index_fill = ops.index_add, ops.index_copy, ops.index_fill
-    # products
-    mm, bmm, mv, dot, outer, addmm = ops.mm, ops.bmm, ops.mv, ops.dot, ops.outer, ops.addmm
+    gather, scatter, scatter_add, masked_fill = ops.gather, ops.scatter, ops.scatter_add, ops.masked_fill
+    tril, triu, diagonal, nonzero, matmul = ops.tril, ops.triu, ops.diagonal, ops.nonzero, ops.matmul
 
     def where(self, condition: "Tensor", other: Operand) -> "Tensor":
         """self where condition, a bool Tensor, is True, else other; all three broadcast, as mg.where does."""
         return ops.where(condition, self, other)
-
-    def expand_as(self, other: Value) -> "Tensor":
-        """expand(other.shape)."""
-        return movement.expand(self, other.shape)
-
-    def view_as(self, other: Value) -> "Tensor":
-        """view(other.shape)."""
-        return movement.view(self, other.shape)
-
-    def reshape_as(self, other: Value) -> "Tensor":
-        """reshape(other.shape)."""
-        return ops.reshape(self, other.shape)
 
     def constant(self, data: Any) -> "Tensor":
         """A copy of data, numbers or an array, as a Tensor beside this one: same device, no gradient. Its dtype is
@@ -337,28 +281,23 @@ class Tensor(Gradients, InPlace, Interop):
 
     def to(
         self,
-        *targets: "DTypeLike | Tensor | builtins.bool | None",
+        *targets: "DTypeLike | Tensor | None",
         dtype: DTypeLike | None = None,
         device: str | None = None,
         non_blocking: builtins.bool = False,
-        copy: builtins.bool = False,
     ) -> "Tensor":
         """This tensor in a dtype and/or on a device: to("cuda"), to(minigrad.float64), to(device, dtype), to(other).
 
-        Returns the tensor itself if nothing changes, or with copy=True a copy. Gradients flow through, between float
-        dtypes and between devices. Copying to the CPU waits for the device's work; copying to a device does not,
-        non_blocking or not."""
-        flags = [target for target in targets if isinstance(target, builtins.bool)]  # non_blocking, copy
-        copy = copy or (len(flags) > 1 and flags[1])
-        rest: Any = targets[: len(targets) - len(flags)]
-        for target in rest:
+        Returns the tensor itself if nothing changes. Gradients flow through, between float dtypes and between devices.
+        Copying to the CPU waits for the device's work; copying to a device does not, non_blocking or not."""
+        for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
             elif isinstance(target, str) and target.startswith(("cpu", "cuda", "gpu")):
                 device = backend.device(target)
             else:
                 dtype = target
-        x = self.clone() if copy else self
+        x: Tensor = self
         if device is not None and backend.device(device) != self.device:
             x = elementwise.Transfer.apply(x, to=backend.get(device))
         if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
@@ -398,79 +337,14 @@ class Tensor(Gradients, InPlace, Interop):
         """As int32; floats are cut off. No gradient."""
         return self.to(dtypes.int32)
 
-    def short(self) -> "Tensor":
-        """As int16; floats are cut off. No gradient."""
-        return self.to(dtypes.int16)
-
-    def char(self) -> "Tensor":
-        """As int8; floats are cut off. No gradient."""
-        return self.to(dtypes.int8)
-
-    def byte(self) -> "Tensor":
-        """As uint8; floats are cut off. No gradient."""
-        return self.to(dtypes.uint8)
-
     def bool(self) -> "Tensor":
         """As bool: True where it is not 0. No gradient."""
         return self.to(dtypes.bool_)
-
-    @overload
-    def type(self, dtype: DTypeLike) -> "Tensor": ...
-    @overload
-    def type(self) -> str: ...
-    def type(self, dtype: DTypeLike | None = None) -> "Tensor | str":
-        """This tensor in a dtype; or the name of its own, such as 'float32', which y.type(x.type()) takes."""
-        return str(self.dtype) if dtype is None else self.to(dtype)
-
-    def type_as(self, other: "Tensor") -> "Tensor":
-        """This tensor in other's dtype and on its device."""
-        return self.to(other)
 
     def zeros_like(self) -> "Tensor":
         """Zeros of the same shape, dtype and device, without a gradient."""
         on = self.storage.backend
         return Tensor._wrap(on.zeros(self.shape, self.dtype), Storage(on))
-
-    def new_full(
-        self,
-        size: Size,
-        fill_value: Number,
-        dtype: DTypeLike | None = None,
-        device: str | None = None,
-        requires_grad: builtins.bool = False,
-    ) -> "Tensor":
-        """One value in a shape, with this tensor's dtype and device, or others."""
-        on = self.storage.backend if device is None else backend.get(device)
-        shape, kind = shape_of("new_full", (size,)), dtypes.as_dtype(dtype or self.dtype)
-        dtypes.check_holds("new_full", kind, fill_value)
-        x = self._wrap(on.full(shape, fill_value, kind), Storage(on))
-        return x.requires_grad_(requires_grad)
-
-    def new_zeros(self, *sizes: Size, size: Size | None = None, **options: Any) -> "Tensor":
-        """Zeros of a shape, with this tensor's dtype and device. options: others, and requires_grad."""
-        return self.new_full(shape_of("new_zeros", sizes, size), 0, **options)
-
-    def new_ones(self, *sizes: Size, size: Size | None = None, **options: Any) -> "Tensor":
-        """Ones of a shape, with this tensor's dtype and device. options: others, and requires_grad."""
-        return self.new_full(shape_of("new_ones", sizes, size), 1, **options)
-
-    def new_empty(self, *sizes: Size, size: Size | None = None, **options: Any) -> "Tensor":
-        """A tensor of a shape for values to be written into, with this tensor's dtype and device, or others."""
-        return self.new_zeros(*sizes, size=size, **options)
-
-    def new_tensor(
-        self, data: Any, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: builtins.bool = False
-    ) -> "Tensor":
-        """A copy of data, with this tensor's dtype and device, or others. Raises OverflowError as tensor() does."""
-        dtype = dtypes.as_dtype(dtype or self.dtype)
-        if isinstance(data, Value):
-            array = data.detach().cpu().numpy()
-        else:
-            array = dtypes.plain("new_tensor", data) if isinstance(data, np.ndarray) else np.array(data)
-        if not isinstance(data, (Value, np.ndarray, np.generic)):
-            dtypes.check_data("new_tensor", dtype, array)
-            array = array.astype(dtype) if array.dtype.kind == "u" else array  # NumPy's for ints from 2**63 on
-        return self.constant(array).to(dtype).to(device or self.device).requires_grad_(requires_grad)
 
 
 def check_same_kind(what: str, x: Any, like: Value) -> None:
@@ -495,7 +369,7 @@ def nodes_of(what: str, inputs: Iterable[Value]) -> list[Node]:
 
 
 def _require_bools(operator: str, *operands: Any) -> None:
-    """On integers, & | ^ ~ would be bitwise, which minigrad does not have."""
+    """On integers, & | ~ would be bitwise, which minigrad does not have."""
     for x in operands:
         kind = getattr(x, "dtype", type(x).__name__)
         if kind != "bool":  # a dtype is equal to its name

@@ -8,6 +8,7 @@ from .. import backend, dtypes
 from ..autograd import GraphError, Storage, is_grad_enabled
 from ..autograd.graph import SharedStorage
 from ..base.recording import thread
+from ..dtypes import float32
 from ..ops.args import shape_of
 from ..typing import Array, DTypeLike, Number, Size
 from .core import Tensor
@@ -142,9 +143,9 @@ def _typed(array: Any, on: Any) -> Tensor:
     return from_backend(array, on)
 
 
-def _sizes(name: str, sizes: Any, size: Size | None = None) -> tuple[int, ...]:
+def _sizes(name: str, sizes: Any) -> tuple[int, ...]:
     """The shape of a tensor to be made."""
-    shape: tuple[int, ...] = shape_of(name, sizes, size)
+    shape: tuple[int, ...] = shape_of(name, sizes)
     if any(n < 0 for n in shape):
         raise ValueError(f"{name}: sizes must not be negative, got {shape}")
     return shape
@@ -161,44 +162,34 @@ def full(
         fill_value = value.item()
     if dtype is None:
         dtype = {"b": dtypes.bool_, "i": dtypes.int64, "u": dtypes.int64}.get(np.asarray(fill_value).dtype.kind)
-    shape = _sizes("full", (size,) if isinstance(size, int) else size)
+    shape = _sizes("full", (size,))
     dtype = dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)
     dtypes.check_holds("full", dtype, fill_value)
     on = backend.get(device)
     return from_backend(on.full(shape, fill_value, dtype), on, requires_grad)
 
 
-def zeros(
-    *sizes: Size,
-    size: Size | None = None,
-    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
-    device: str = "cpu",
-    requires_grad: bool = False,
-) -> Tensor:
+def zeros(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """Zeros of a shape. zeros(2, 3) or zeros((2, 3)). Raises ValueError for negative sizes."""
-    return full(_sizes("zeros", sizes, size), 0, dtype, device, requires_grad)
+    return full(_sizes("zeros", size), 0, dtype, device, requires_grad)
 
 
-def ones(
-    *sizes: Size,
-    size: Size | None = None,
-    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
-    device: str = "cpu",
-    requires_grad: bool = False,
-) -> Tensor:
+def ones(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """Ones of a shape. ones(2, 3) or ones((2, 3)). Raises ValueError for negative sizes."""
-    return full(_sizes("ones", sizes, size), 1, dtype, device, requires_grad)
+    return full(_sizes("ones", size), 1, dtype, device, requires_grad)
 
 
-def empty(
-    *sizes: Size,
-    size: Size | None = None,
-    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
-    device: str = "cpu",
-    requires_grad: bool = False,
-) -> Tensor:
+def empty(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """A Tensor of a shape with arbitrary values: whatever was in its memory. Raises ValueError for negative sizes."""
-    return _finish(np.empty(_sizes("empty", sizes, size), dtypes.as_dtype(dtype)), device, requires_grad)
+    return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
+
+
+def full_like(
+    input: Tensor, fill_value: Number, dtype: DTypeLike | None = None, device: str | None = None,
+    requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
+    """One value in input's shape, dtype and device, or others."""
+    return full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad)
 
 
 def zeros_like(
@@ -215,36 +206,12 @@ def ones_like(
     return full_like(input, 1, dtype, device, requires_grad)
 
 
-def empty_like(
-    input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
-) -> Tensor:
-    """A Tensor with arbitrary values, of input's shape, dtype and device, or others."""
-    return empty(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
-
-
-def full_like(
-    input: Tensor,
-    fill_value: Number,
-    dtype: DTypeLike | None = None,
-    device: str | None = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """One value in input's shape, dtype and device, or others."""
-    return full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad)
-
-
 def arange(
-    start: float | None = None,
-    end: float | None = None,
-    step: float = 1,
-    dtype: DTypeLike | None = None,
-    device: str = "cpu",
+    start: float, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None, device: str = "cpu",
     requires_grad: bool = False,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """The vector start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 of floats."""
-    start, end = (0, start) if end is None else (start or 0, end)
-    if end is None:
-        raise TypeError("arange needs an end: arange(end) or arange(start, end, step)")
+    start, end = (0, start) if end is None else (start, end)
     if step == 0:
         raise ValueError("arange: step must not be 0")
     dtypes.check_holds("arange", dtypes.int64, *(v for v in (start, end, step) if isinstance(v, int)))
@@ -262,12 +229,7 @@ def arange(
 
 
 def linspace(
-    start: float,
-    end: float,
-    steps: int,
-    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
-    device: str = "cpu",
-    requires_grad: bool = False,
+    start: float, end: float, steps: int, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
     """`steps` numbers from start to end, both included, evenly spaced. (steps,), computed in float64."""
     numbers = np.linspace(float(start), float(end), int(steps))  # from Tensors too
@@ -275,11 +237,7 @@ def linspace(
 
 
 def eye(
-    n: int,
-    m: int | None = None,
-    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
-    device: str = "cpu",
-    requires_grad: bool = False,
+    n: int, m: int | None = None, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
     """The identity matrix. (n, m), or (n, n) if m is None: ones where row and column are the same, else zeros."""
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, requires_grad)

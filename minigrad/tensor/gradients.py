@@ -24,41 +24,25 @@ else:
 
 @overload
 def grad(
-    outputs: Value | Sequence[Value],
-    inputs: Value | Sequence[Value],
-    grad_outputs: Value | Sequence[Value | None] | None = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    allow_unused: Literal[False] = False,
-    *,
-    materialize_grads: bool = False,
-) -> "tuple[Tensor, ...]": ...
+    outputs: Value | Sequence[Value], inputs: Value | Sequence[Value],
+    grad_outputs: Value | Sequence[Value | None] | None = None, retain_graph: bool | None = None,
+    create_graph: bool = False, allow_unused: Literal[False] = False,
+) -> "tuple[Tensor, ...]": ...  # fmt: skip
 @overload
 def grad(
-    outputs: Value | Sequence[Value],
-    inputs: Value | Sequence[Value],
-    grad_outputs: Value | Sequence[Value | None] | None = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    *,
-    allow_unused: bool,
-    materialize_grads: bool = False,
-) -> "tuple[Tensor | None, ...]": ...
+    outputs: Value | Sequence[Value], inputs: Value | Sequence[Value],
+    grad_outputs: Value | Sequence[Value | None] | None = None, retain_graph: bool | None = None,
+    create_graph: bool = False, *, allow_unused: bool,
+) -> "tuple[Tensor | None, ...]": ...  # fmt: skip
 def grad(
-    outputs: Value | Sequence[Value],
-    inputs: Value | Sequence[Value],
-    grad_outputs: Value | Sequence[Value | None] | None = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    allow_unused: bool = False,
-    *,
-    materialize_grads: bool = False,
-) -> tuple[Any, ...]:
+    outputs: Value | Sequence[Value], inputs: Value | Sequence[Value],
+    grad_outputs: Value | Sequence[Value | None] | None = None, retain_graph: bool | None = None,
+    create_graph: bool = False, allow_unused: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
     """Gradients of outputs with respect to inputs, weighted by grad_outputs, as a tuple; touches no .grad.
 
     outputs, inputs, grad_outputs: a Tensor or a sequence. Raises GraphError for an input that the outputs do not depend
-    on; with allow_unused, its gradient is None, and with materialize_grads, zeros. retain_graph, create_graph: as in
-    Tensor.backward."""
+    on; with allow_unused, its gradient is None. retain_graph, create_graph: as in Tensor.backward."""
     outputs = [outputs] if isinstance(outputs, Value) else list(outputs)
     inputs = [inputs] if isinstance(inputs, Value) else list(inputs)
     if grad_outputs is None or isinstance(grad_outputs, Value):
@@ -69,8 +53,6 @@ def grad(
     started = [cast(Tensor, y)._root(g) for y, g in zip(outputs, grad_outputs, strict=True)]
     roots, cotangents = [root for root, _ in started], [g for _, g in started]
     found = autograd.backward(roots, cotangents, nodes, retain_graph, create_graph)
-    if materialize_grads:
-        return tuple(x.detach().zeros_like() if g is None else g for x, g in zip(inputs, found))
     for i, g in enumerate(found):
         if g is None and not allow_unused:
             raise GraphError(f"grad: outputs do not depend on input {i}; pass allow_unused=True to get None for it")

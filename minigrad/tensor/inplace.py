@@ -103,11 +103,8 @@ class InPlace(Attributes):
         """self *= other, in place, as add_ does."""
         return self._update("mul_", self.storage.backend.mul, other)
 
-    def div_(self: T, other: Operand, *, rounding_mode: str | None = None) -> T:
-        """self /= other, in place, as add_ does; rounded as by div."""
-        if rounding_mode is not None:
-            rounded: Any = _written(ops.div)
-            return cast(T, rounded(self, other, rounding_mode=rounding_mode))
+    def div_(self: T, other: Operand) -> T:
+        """self /= other, in place, as add_ does."""
         return self._update("div_", self.storage.backend.div, other)
 
     def copy_(self: T, src: Operand, non_blocking: bool = False) -> T:
@@ -117,17 +114,7 @@ class InPlace(Attributes):
         self.storage.backend.setitem(self.array, (...,), self._raw("copy_", src))
         return self
 
-    clamp_, clip_, pow_ = _written(ops.clamp), _written(ops.clamp), _written(ops.pow)
-    exp_, log_, sqrt_, rsqrt_, square_ = map(_written, (ops.exp, ops.log, ops.sqrt, ops.rsqrt, ops.square))
-    neg_, abs_, sign_, floor_, ceil_ = map(_written, (ops.neg, ops.abs, ops.sign, ops.floor, ops.ceil))
-    sin_, cos_, tanh_, sigmoid_, relu_ = map(_written, (ops.sin, ops.cos, ops.tanh, ops.sigmoid, ops.relu))
-    round_, reciprocal_, lerp_ = _written(ops.round), _written(ops.reciprocal), _written(ops.lerp)
-    remainder_, floor_divide_ = _written(ops.remainder), _written(ops.floor_divide)
-    addcmul_, addcdiv_ = _written(ops.addcmul), _written(ops.addcdiv)
-    masked_fill_, tril_, triu_ = _written(ops.masked_fill), _written(ops.tril), _written(ops.triu)
-    scatter_, scatter_add_ = _written(ops.scatter), _written(ops.scatter_add)
-    index_add_, index_copy_ = _written(ops.index_add), _written(ops.index_copy)
-    index_fill_ = _written(ops.index_fill)
+    clamp_, masked_fill_ = _written(ops.clamp), _written(ops.masked_fill)
 
     def fill_(self: T, value: Number) -> T:
         """Every element becomes value, a number, cast to self's dtype, in place."""
@@ -136,14 +123,6 @@ class InPlace(Attributes):
     def zero_(self: T) -> T:
         """Every element becomes 0, in place."""
         return self.copy_(0)
-
-    def fill_diagonal_(self: T, fill_value: Number) -> T:
-        """The elements (i, i, …) become fill_value, in place. Raises ValueError for fewer than two dims, and for more
-        of different sizes."""
-        if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) != 1):
-            raise ValueError(f"fill_diagonal_ is of a matrix, or of more dims of one size, not of shape {self.shape}")
-        self[(np.arange(min(self.shape)),) * self.ndim] = fill_value
-        return self
 
     def uniform_(self: T, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> T:
         """Uniform numbers in [a, b), in place. Raises ValueError if b < a, and TypeError if this is no float tensor."""

@@ -4,7 +4,6 @@ import copy
 from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import byte_bounds
 
 from .. import backend
 from ..autograd import GraphError, Storage
@@ -74,18 +73,13 @@ class Interop(Attributes):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """A leaf on the same device with memory, .grad and attributes of its own, but no hooks. Tensors that share
-        memory and are copied in one call share it afterwards. That works on a CPU only; elsewhere it raises, as copies
-        that no longer share memory would compute something else."""
+        memory no longer share it afterwards; what is one Tensor stays one."""
         refuse("copying a Tensor with deepcopy")
         self._check_leaf()
-        key = id(self.storage)  # nothing else is stored in memo under a storage's id
-        copies = memo.get(key)
-        if copies is None:
-            copies = memo[key] = _Copies(self.storage)
+        on = self.storage.backend
         y: Any = object.__new__(type(self))
         memo[id(self)] = y
-        y.storage, y.node = copies.storage, None
-        copies.add(self.array, y)
+        y.array, y.storage, y.node = on.copy(self.array), Storage(on), None
         if self.requires_grad:
             y.requires_grad_()
             y.grad = copy.deepcopy(self.grad, memo)
@@ -135,60 +129,6 @@ class Interop(Attributes):
         return bool(self.item())
 
 
-class _Copies:
-    """The copies of all tensors that lie in one storage. They share a buffer, as far apart as the originals."""
-
-    def __init__(self, storage: Storage):
-        self.source = storage  # kept alive, so that no other storage gets its id
-        self.storage = Storage(storage.backend)
-        self.members: list[tuple[Any, Any]] = []  # (original array, the Tensor that is its copy)
-        self.low = self.high = 0  # the addresses that the buffer is a copy of
-
-    def add(self, array: Any, y: Any) -> None:
-        """Give y a copy of array, and move the earlier copies if the buffer has to grow for it."""
-        if not isinstance(array, np.ndarray):
-            if self.members:
-                raise GraphError(
-                    f"deepcopy of tensors that share memory, of shapes {self.members[0][0].shape} and {array.shape}, "
-                    f"works on a CPU only; clone() one of them, or copy the module or list on the CPU"
-                )
-            y.array = self.storage.backend.copy(array)
-        elif not self.members:
-            self._allot([array])
-            y.array = self._placed(array)
-        else:
-            low, high = byte_bounds(array) if array.size else (self.low, self.low)
-            if low < self.low or high > self.high:
-                self._allot([_owner(member) for member, _ in self.members] + [_owner(array)])
-                for member, other in self.members:
-                    other.array = self._placed(member)
-            y.array = self._placed(array)
-        self.members.append((array, y))
-
-    def _allot(self, arrays: list[Any]) -> None:
-        bounds = [byte_bounds(a) for a in arrays if a.size] or [(0, 0)]
-        self.low, self.high = min(low for low, _ in bounds), max(high for _, high in bounds)
-        self.buffer = np.zeros(self.high - self.low, np.uint8)
-
-    def _placed(self, array: Any) -> Any:
-        """A copy of array at its place in the buffer."""
-        if not array.size:
-            return array.copy()
-        start = array.__array_interface__["data"][0] - self.low
-        placed = np.ndarray(array.shape, array.dtype, self.buffer, start, array.strides)
-        placed[...] = array
-        repeated = any(n > 1 and not stride for n, stride in zip(array.shape, array.strides))
-        placed.flags.writeable = array.flags.writeable or not repeated  # the result of an expand stays read-only
-        return placed
-
-
-def _owner(array: Any) -> Any:
-    """The array that owns the memory of a view."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
-
-
 def _rebuilt(cls: Any, array: Any, requires_grad: bool, device: str = "cpu") -> Any:
     on = backend.get(device)
     x = cls._wrap(on.from_numpy(array), Storage(on))
@@ -197,14 +137,10 @@ def _rebuilt(cls: Any, array: Any, requires_grad: bool, device: str = "cpu") -> 
 
 _UFUNCS: dict[str, Any] = {
     "add": ops.add, "subtract": ops.sub, "multiply": ops.mul, "divide": ops.div, "power": ops.pow, "negative": ops.neg,
-    "absolute": ops.abs, "exp": ops.exp, "log": ops.log, "sqrt": ops.sqrt, "sin": ops.sin, "cos": ops.cos,
-    "tanh": ops.tanh, "sign": ops.sign, "floor": ops.floor, "maximum": ops.maximum, "minimum": ops.minimum,
-    "matmul": ops.matmul, "equal": ops.eq, "not_equal": ops.ne, "less": ops.lt, "less_equal": ops.le,
-    "greater": ops.gt, "greater_equal": ops.ge, "logical_and": ops.logical_and, "logical_or": ops.logical_or,
-    "logical_xor": ops.logical_xor, "logical_not": ops.logical_not, "isnan": ops.isnan, "isinf": ops.isinf,
-    "isfinite": ops.isfinite, "floor_divide": ops.floor_divide, "remainder": ops.remainder, "fmod": ops.fmod,
-    "expm1": ops.expm1, "log1p": ops.log1p, "exp2": ops.exp2, "log2": ops.log2, "log10": ops.log10, "tan": ops.tan,
-    "arctan": ops.atan, "arcsin": ops.asin, "arccos": ops.acos, "arctan2": ops.atan2, "sinh": ops.sinh,
-    "cosh": ops.cosh, "square": ops.square, "reciprocal": ops.reciprocal, "ceil": ops.ceil, "trunc": ops.trunc,
-    "rint": ops.round, "logaddexp": ops.logaddexp,
+    "absolute": ops.abs, "exp": ops.exp, "log": ops.log, "log1p": ops.log1p, "sqrt": ops.sqrt, "square": ops.square,
+    "sin": ops.sin, "cos": ops.cos, "tanh": ops.tanh, "sign": ops.sign, "floor": ops.floor, "maximum": ops.maximum,
+    "minimum": ops.minimum, "floor_divide": ops.floor_divide, "remainder": ops.remainder, "matmul": ops.matmul,
+    "equal": ops.eq, "not_equal": ops.ne, "less": ops.lt, "less_equal": ops.le, "greater": ops.gt,
+    "greater_equal": ops.ge, "logical_and": ops.logical_and, "logical_or": ops.logical_or,
+    "logical_not": ops.logical_not, "isnan": ops.isnan, "isinf": ops.isinf, "isfinite": ops.isfinite,
 }  # fmt: skip

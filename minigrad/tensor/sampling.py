@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from .. import backend, dtypes
+from ..dtypes import float32, int64
 from ..random import Generator, default_generator
 from ..typing import DTypeLike, Size
 from .core import Tensor
@@ -28,37 +29,19 @@ def _drawn(
 
 
 def rand(
-    *sizes: Size,
-    size: Size | None = None,
-    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
-    device: str = "cpu",
-    requires_grad: bool = False,
+    *size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False,
     generator: Generator | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Uniform in [0, 1). rand(2, 3) or rand((2, 3)). Raises TypeError for non-float dtypes."""
-    shape = _sizes("rand", sizes, size)
-    return _drawn("rand", Generator.uniform, shape, dtype, device, requires_grad, generator)
+    return _drawn("rand", Generator.uniform, _sizes("rand", size), dtype, device, requires_grad, generator)
 
 
 def randn(
-    *sizes: Size,
-    size: Size | None = None,
-    dtype: DTypeLike = dtypes.DEFAULT_FLOAT,
-    device: str = "cpu",
-    requires_grad: bool = False,
+    *size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False,
     generator: Generator | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """Standard normal. randn(2, 3) or randn((2, 3)). Raises TypeError for non-float dtypes."""
-    shape = _sizes("randn", sizes, size)
-    return _drawn("randn", Generator.normal, shape, dtype, device, requires_grad, generator)
-
-
-def rand_like(
-    input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
-) -> Tensor:
-    """Uniform in [0, 1), of input's shape, dtype and device, or others. Raises TypeError for dtypes that are no
-    floats."""
-    return rand(input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator)
+    return _drawn("randn", Generator.normal, _sizes("randn", size), dtype, device, requires_grad, generator)
 
 
 def randn_like(
@@ -70,50 +53,14 @@ def randn_like(
 
 
 def randint(
-    low: int = 0,
-    high: Any = None,
-    size: Any = None,
-    *,
-    dtype: DTypeLike | None = None,
-    device: str = "cpu",
+    low: int, high: Any, size: Any = None, *, dtype: DTypeLike = int64, device: str = "cpu",
     generator: Generator | None = None,
-) -> Tensor:
-    """Integers in [low, high), int64 or of a dtype: randint(low, high, size), or randint(high, size) from 0 on."""
-    if size is None and not isinstance(high, int):
-        low, high, size = 0, low, high
-    elif high is None:
-        low, high = 0, low
-    if size is None:
-        raise TypeError(f"randint needs a size: randint(high, size) or randint(low, high, size), got {low}, {high}")
-    numbers = _or_default(generator).integers(low, high, _sizes("randint", (tuple(size),)))
-    return _finish(numbers.astype(dtypes.as_dtype(dtype or dtypes.int64), copy=False), device, False)
-
-
-def normal(
-    mean: Tensor | float = 0.0, std: Tensor | float = 1.0, size: Any = None, *,
-    generator: Generator | None = None, **options: Any,
 ) -> Tensor:  # fmt: skip
-    """Normal numbers of a mean and a standard deviation: two numbers and a size, or Tensors, which are broadcast.
-    options: dtype, device and requires_grad, as of randn, where there is a size."""
-    like = [x for x in (mean, std) if isinstance(x, Tensor)]
-    if not like:
-        if size is None:
-            raise TypeError("normal of two numbers needs a size; for normal numbers in a Tensor, nn.init.normal_")
-        wanted = options.pop("requires_grad", False)
-        return (mean + std * randn(size, generator=generator, **options)).requires_grad_(wanted)
-    if size is not None or options:
-        raise TypeError("normal of Tensors takes no size, dtype or device: they are those of the Tensors")
-    shape = np.broadcast_shapes(*(x.shape for x in like))
-    return mean + std * randn(shape, dtype=like[0].dtype, device=like[0].device, generator=generator)
-
-
-def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
-    """1 with the probability that input has there, or everywhere with probability p, else 0: of input's shape, dtype (a
-    float) and device, without a gradient."""
-    if p is not None and not 0 <= p <= 1:
-        raise ValueError(f"bernoulli: p must lie in [0, 1], got {p}")
-    input = input.detach()
-    return (rand_like(input, generator=generator) < (input if p is None else p)).to(input.dtype)
+    """Integers in [low, high), int64 or of a dtype: randint(low, high, size), or randint(high, size) from 0 on."""
+    if size is None:
+        low, high, size = 0, low, high
+    numbers = _or_default(generator).integers(low, high, _sizes("randint", (tuple(size),)))
+    return _finish(numbers.astype(dtypes.as_dtype(dtype), copy=False), device, False)
 
 
 def randperm(n: int, device: str = "cpu", generator: Generator | None = None) -> Tensor:

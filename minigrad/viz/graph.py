@@ -118,7 +118,7 @@ def graph(
         if x.node is None:
             raise GraphError(
                 f"no graph was recorded for this tensor of shape {x.shape}: it was made under no_grad() or "
-                f"inference(), or nothing that it was made from has requires_grad=True"
+                f"inference_mode(), or nothing that it was made from has requires_grad=True"
             )
     if depth is not None and depth < 1:
         raise ValueError(f"depth must be at least 1, or None, got {depth}")

@@ -134,7 +134,7 @@ def raising(model, y):
 
 
 def anomaly(model, y):
-    with np.errstate(all="ignore"), mg.detect_anomaly(), contextlib.suppress(mg.AnomalyError):
+    with np.errstate(all="ignore"), mg.autograd.detect_anomaly(), contextlib.suppress(mg.autograd.AnomalyError):
         (y * 0.0).log()
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import backend, nn, optim, registry
-from minigrad.autograd import Storage
+from minigrad import backend, nn, optim
+from minigrad.autograd import Storage, registry
 from minigrad.backend import reference
 from minigrad.gradcheck.subject import flat
 from minigrad.tensor import Tensor

@@ -9,7 +9,7 @@ same function called as it is, and "GEMMs alone" the step's matrix products and 
 
 Each has a process of its own, and their turns are interleaved: see workers.py. Ratios are medians over rounds. MiB is
 the memory that training adds at its peak to the libraries and the weights, not given for a GPU. The FLOPs are those of
-the matrix products, by GPTConfig.cost(): backward takes twice those of forward, and a causal mask saves nothing.
+the matrix products: backward takes twice those of forward, and a causal mask saves nothing.
 """
 
 import importlib.metadata
@@ -123,14 +123,16 @@ def main():
         names = [name for name in names if packages[name] in ("minigrad", "torch")]
     about = machine(args)
     workers = measure(names, args)
-    flops = 3 * sizes.minigrad_config().cost(batch=sizes.B).flops
+    c = sizes.minigrad_config()
+    multiplied = 12 * c.n_layer * c.n_embd**2 + c.vocab_size * c.n_embd + 2 * c.n_layer * c.block_size * c.n_embd
+    flops = 3 * 2 * sizes.B * c.block_size * multiplied
     results = {name: summary(worker, workers.get("torch")) for name, worker in workers.items()}
 
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     print(f"{args.config}: {sizes}, {flops / 1e9:.3f} GFLOP a step\n")
     report(results)
     found = {"config": args.config, "sizes": sizes._asdict(), "unit": "ms per step", "results": results}
-    found |= {"flops": flops, "flops_counted": "3 × GPTConfig.cost().flops"}
+    found |= {"flops": flops, "flops_counted": "3 × forward"}
     write(args.json, about, args.rounds, **found)
     losses = np.array([r["first_losses"] for r in results.values() if r["first_losses"][0] is not None])
     if len(losses) and (apart := np.ptp(losses, axis=0).max()) > AGREE:

@@ -59,7 +59,7 @@ def test_accuracy_counts_from_the_second_period_on(example):
             self.start = start
 
         def forward(self, idx):
-            right = mg.one_hot(self.tokens[:, 1:], example.V).float()  # (B, T, V)
+            right = mg.nn.functional.one_hot(self.tokens[:, 1:], example.V).float()  # (B, T, V)
             late = (mg.arange(example.T) >= self.start).float().unsqueeze(1)  # (T, 1)
             return right * (2 * late - 1), None
 

@@ -34,7 +34,9 @@ class Median(mg.Op, abstract=True):
         return np.take_along_axis(x, self.middle, -1)[..., 0]
 
     def backward(self, dy):
-        return (mg.one_hot(mg.tensor(self.middle[..., 0]), self.shape[-1]) * dy.unsqueeze(-1)).to(dy.dtype)
+        return (mg.nn.functional.one_hot(mg.tensor(self.middle[..., 0]), self.shape[-1]) * dy.unsqueeze(-1)).to(
+            dy.dtype
+        )
 
 
 def mixture(x, g, w):

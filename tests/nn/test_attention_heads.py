@@ -1,4 +1,4 @@
-"""What belongs to MultiheadAttention beside its forms: heads taken and removed, sizes, costs, positions, the cache."""
+"""What belongs to MultiheadAttention beside its forms: heads taken and removed, sizes, positions, the cache."""
 
 import itertools
 import math
@@ -47,7 +47,7 @@ def test_pruned_heads_are_gone_and_the_others_stay(attention):
     assert m.head_gates.tolist() == [1.0, 0.5]
     close(m(x, is_causal=True)[0], expected)
     removed = 2 * (4 * 8 * 2 + 3 * 2)  # of each head: four matrices and three biases
-    assert m.num_parameters() == before - removed == m.cost(T).parameters
+    assert m.num_parameters() == before - removed
     m.head_gates = mg.zeros(2, dtype=mg.float64)
     nothing = m(x)[0].detach().numpy()
     close(m.prune_heads({0, 1})(x)[0], nothing)
@@ -131,35 +131,16 @@ def test_head_matrices_that_do_not_fit_are_refused():
         m.prune_heads({0, 5, 2})
 
 
-# ------------------------------------------------------------------------------------------------------ sizes and costs
-
-
-def test_parameters_and_cost():
+def test_sizes_of_parameters():
+    d = 12
     for bias in (True, False):
-        d = 12
         m = nn.MultiheadAttention(d, 3, bias=bias, batch_first=True)
-        assert m.num_parameters() == m.cost(5).parameters == 4 * d * d + 4 * d * bias
+        assert m.num_parameters() == 4 * d * d + 4 * d * bias
         m = nn.MultiheadAttention(d, 6, num_kv_heads=2, bias=bias, batch_first=True)
-        assert m.num_parameters() == m.cost(5).parameters == 2 * d * d + 2 * d * 2 * 2 + bias * (2 * d + 2 * 2 * 2)
+        assert m.num_parameters() == 2 * d * d + 2 * d * 2 * 2 + bias * (2 * d + 2 * 2 * 2)
         m = nn.MultiheadAttention(d, 3, kdim=5, vdim=7, bias=bias, batch_first=True)
-        assert m.num_parameters() == m.cost(4, 9).parameters == d * (2 * d + 5 + 7) + 4 * d * bias
-    T, d = 10, 12
-    flops = 2 * T * 4 * d * d + 2 * 2 * T * T * d  # projections; scores and values
-    assert nn.MultiheadAttention(d, 3, batch_first=True).cost(T, batch=2).flops == 2 * flops
-    projections = 3 * 8 * 8 + 5 * 6 * 8 + 5 * 4 * 8 + 3 * 8 * 8  # of 3 queries, 5 keys and values; output
-    cost = nn.MultiheadAttention(8, 2, kdim=6, vdim=4, batch_first=True).cost(3, 5)
-    assert cost.flops == 2 * (projections + 3 * 5 * (8 + 8)) and cost.kv_cache == 5 * (8 + 8) * 4
-
-
-def test_the_cache_of_llama_3_70b():
-    """80 layers of width 8192 and 64 heads of 128: 327,680 B a token with 8 heads of keys, 2,621,440 B with 64."""
-    for nkv, size in ((8, 327_680), (64, 2_621_440)):
-        cost = nn.cost.attention(8192, 64, nkv, 128, 128, T=1, bias=False, dtype=mg.float16)
-        assert 80 * cost.kv_cache == size
-    cost = nn.cost.attention(8192, 64, 8, 128, 128, T=1000, batch=3, bias=False, dtype=mg.float16)
-    assert cost.kv_cache == 3 * 1000 * 327_680 // 80 and cost.parameters == 2 * 8192**2 + 2 * 8192 * 8 * 128
-    m = nn.MultiheadAttention(16, 4, num_kv_heads=2, batch_first=True).half()
-    assert m.cost(10, batch=3).kv_cache == m.new_cache(3, 10).nbytes
+        assert m.num_parameters() == d * (2 * d + 5 + 7) + 4 * d * bias
+    assert nn.MultiheadAttention(16, 4, num_kv_heads=2, batch_first=True).half().new_cache(3, 10).nbytes == 3 * 10 * 32
 
 
 # ------------------------------------------------------------------------------------------------------------ positions
@@ -220,7 +201,7 @@ def test_a_cache_refuses():
     with pytest.raises(ValueError, match="cache needs impl 'batched' or 'fused'"), mg.no_grad():
         m(x, cache=m.new_cache(B, 4))
     m.impl = "fused"
-    with pytest.raises(RuntimeError, match=r"KVCache.*use no_grad\(\) or inference\(\)"):
+    with pytest.raises(RuntimeError, match=r"KVCache.*use no_grad\(\) or inference_mode\(\)"):
         m(x, cache=m.new_cache(B, 4))
     with pytest.raises(ValueError, match=r"this KVCache is for .*\(3, 2,"), mg.no_grad():
         m(x, cache=m.new_cache(3, 4))

@@ -11,12 +11,10 @@ from minigrad.nn import functional as F
 
 rng = np.random.default_rng(0)
 X, Y = rng.standard_normal((2, 6, 4))
-P, Q = rng.uniform(0.05, 0.95, (2, 6, 4))
+Q = rng.uniform(0.05, 0.95, (6, 4))
 T, W = np.array([3, 0, 1, -100, 2, 3]), np.array([0.5, 1.0, 2.0, 0.3])
 LOG_P = X - np.log(np.exp(X).sum(1, keepdims=True))
 KEPT = T != -100
-D = np.abs(X - Y)
-HUBER = np.where(D < 1, D * D / 2, D - 0.5)
 SIGMOID = 1 / (1 + np.exp(-X))
 
 
@@ -26,14 +24,6 @@ def bce(p, t):
 
 LOSSES = {  # the layer, its input and target, the losses one by one
     "MSE": (nn.MSELoss, {}, X, Y, (X - Y) ** 2),
-    "L1": (nn.L1Loss, {}, X, Y, D),
-    "SmoothL1": (nn.SmoothL1Loss, {"beta": 0.3}, X, Y, np.where(D < 0.3, D * D / 0.6, D - 0.15)),
-    "SmoothL1, beta 0": (nn.SmoothL1Loss, {"beta": 0}, X, Y, D),
-    "Huber": (nn.HuberLoss, {"delta": 0.3}, X, Y, np.where(D < 0.3, D * D / 2, 0.3 * (D - 0.15))),
-    "SmoothL1, by default": (nn.SmoothL1Loss, {}, X, Y, HUBER),
-    "Huber, by default": (nn.HuberLoss, {}, X, Y, HUBER),
-    "BCE": (nn.BCELoss, {}, P, Q, bce(P, Q)),
-    "BCE, weighted": (nn.BCELoss, {"weight": W}, P, Q, bce(P, Q) * W),
     "BCE, logits": (nn.BCEWithLogitsLoss, {}, X, Q, bce(SIGMOID, Q)),
     "BCE, pos_weight": (
         nn.BCEWithLogitsLoss, {"pos_weight": W}, X, Q,
@@ -54,8 +44,6 @@ LOSSES = {  # the layer, its input and target, the losses one by one
 
 
 DEFAULTS = {  # of the functions, which layers pass over
-    "smooth_l1_loss": (lambda: F.smooth_l1_loss(mg.tensor(X), mg.tensor(Y)), HUBER.mean()),
-    "huber_loss": (lambda: F.huber_loss(mg.tensor(X), mg.tensor(Y)), HUBER.mean()),
     "nll_loss": (lambda: F.nll_loss(mg.tensor(LOG_P), mg.tensor(T)), -LOG_P[np.arange(6), T * KEPT][KEPT].mean()),
     "nll_loss of float32 weights": (
         lambda: F.nll_loss(mg.tensor(LOG_P), mg.tensor(T), mg.tensor(W, dtype=mg.float32), reduction="sum"),
@@ -95,7 +83,7 @@ def test_weights_belong_to_the_state():
     loss = nn.BCEWithLogitsLoss(mg.ones(2), pos_weight=mg.full((2,), 3.0))
     assert {name: w.tolist() for name, w in loss.state_dict().items()} == {"weight": [1, 1], "pos_weight": [3, 3]}
     assert loss.double().pos_weight.dtype == mg.float64
-    assert repr(nn.HuberLoss(delta=0.5)) == "HuberLoss(reduction='mean', delta=0.5)"
+    assert repr(nn.KLDivLoss(log_target=True)) == "KLDivLoss(reduction='mean', log_target=True)"
 
 
 def as_tensors(options):
@@ -142,33 +130,13 @@ def test_classes_of_places():
 
 
 def test_extremes():
-    """Certain and wrong is a finite loss; an infinite distance has a gradient; exact logits far out."""
-    p = mg.tensor([0.0, 1.0, 0.0], requires_grad=True)
-    loss = F.binary_cross_entropy(p, mg.tensor([1.0, 1.0, 0.0]), reduction="none")
-    loss.sum().backward()
-    assert loss.detach().numpy().tolist() == [100, 0, 0] and np.isfinite(p.grad.numpy()).all()
     x = mg.tensor([1e4, -1e4, -40.0], dtype=mg.float64, requires_grad=True)
     loss = F.binary_cross_entropy_with_logits(x, mg.tensor([0.0, 1.0, 0.0], dtype=mg.float64), reduction="none")
     np.testing.assert_allclose(loss.detach().numpy(), [1e4, 1e4, np.exp(-40.0)], rtol=1e-12)
-    x = mg.tensor([np.inf, -np.inf, 0.0], requires_grad=True)
-    F.smooth_l1_loss(x, mg.zeros(3), reduction="sum").backward()
-    assert x.grad.numpy().tolist() == [1, -1, 0]
     assert np.isnan(F.nll_loss(mg.zeros(2, 3), mg.tensor([-100, -100])).item())
     assert F.nll_loss(mg.zeros(0, 4), mg.zeros(0).long(), reduction="sum").item() == 0
     assert F.mse_loss(mg.zeros(0, 3), mg.zeros(0, 3), reduction="sum").item() == 0
     assert F.mse_loss(mg.ones(2, dtype=mg.float16), mg.zeros(2, dtype=mg.float16)).dtype == mg.float16
-
-
-@pytest.mark.parametrize("dtype", [mg.float64, mg.float32, mg.float16])
-def test_a_probability_that_is_certain_and_wrong_learns(dtype):
-    """The loss is 100 there and flat; its gradient is 1/p's, limited, so that it leads back."""
-    p = mg.tensor([0.0, 1.0, 0.0, 1.0, 0.25], dtype=dtype, requires_grad=True)
-    t = mg.tensor([1.0, 0.0, 0.0, 1.0, 1.0], dtype=dtype)
-    loss = F.binary_cross_entropy(p, t, reduction="none")
-    loss.sum().backward()
-    assert loss.detach().numpy()[:4].tolist() == [100, 100, 0, 0]
-    most = 2.0**14 if dtype == mg.float16 else 1e12
-    np.testing.assert_allclose(p.grad.numpy(), [-most, most, 1, -1, -4], rtol=1e-3)
 
 
 def test_padding_idx():
@@ -177,20 +145,13 @@ def test_padding_idx():
     y = layer(mg.tensor([[1, 2], [1, 0]]))
     y.sum().backward()
     assert layer.weight.grad.sum(1).numpy().tolist() == [3, 0, 3, 0, 0]
-    frozen = nn.Embedding.from_pretrained(mg.ones(4, 2))
-    assert not frozen.weight.requires_grad and frozen(mg.tensor(3)).numpy().tolist() == [1, 1]
 
 
 WRONG = {
     "broadcasting": (lambda: F.mse_loss(mg.ones(3, 1), mg.ones(3)), ValueError, "target of that shape"),
-    "ints": (lambda: F.l1_loss(mg.arange(3), mg.arange(3)), TypeError, "floating-point"),
+    "ints": (lambda: F.mse_loss(mg.arange(3), mg.arange(3)), TypeError, "floating-point"),
     "a number": (lambda: F.mse_loss(mg.ones(3), 1.0), TypeError, "must be a Tensor, got float"),
-    "reduction": (lambda: F.huber_loss(mg.ones(3), mg.ones(3), reduction="max"), ValueError, "got 'max'"),
-    "beta": (
-        lambda: F.smooth_l1_loss(mg.ones(3), mg.ones(3), beta=-1),
-        ValueError,
-        "beta must not be negative, got -1",
-    ),
+    "reduction": (lambda: F.mse_loss(mg.ones(3), mg.ones(3), reduction="max"), ValueError, "got 'max'"),
     "kl_div": (lambda: F.kl_div(mg.ones(3), mg.ones(3), reduction="batch"), ValueError, "'batchmean', got 'batch'"),
     "a number of classes": (lambda: F.cross_entropy(mg.tensor(1.0), mg.tensor(1.0)), ValueError, "needs a target of"),
     "weights": (
@@ -198,14 +159,6 @@ WRONG = {
         ValueError,
         "one factor for each of 3 classes",
     ),
-    "delta": (lambda: F.huber_loss(mg.ones(3), mg.ones(3), delta=0), ValueError, "delta must be positive"),
-    "logits": (lambda: F.binary_cross_entropy(mg.ones(3) * 2, mg.ones(3)), ValueError, "with_logits"),
-    "no target": (
-        lambda: F.binary_cross_entropy(mg.ones(3), mg.ones(3) * -1),
-        ValueError,
-        "its target has .* -1 to -1",
-    ),
-    "NaN": (lambda: F.binary_cross_entropy(mg.ones(3) * float("nan"), mg.ones(3)), ValueError, "its input has .* nan"),
     "weight": (lambda: F.cross_entropy(mg.ones(2, 3), mg.tensor([0, 1]), mg.ones(2)), ValueError, "each of 3 classes"),
     "class": (lambda: F.nll_loss(mg.ones(2, 3), mg.tensor([0, 3])), IndexError, "index 3"),
     "float labels": (lambda: F.cross_entropy(mg.ones(2, 3), mg.ones(2)), TypeError, "class indices"),
@@ -227,7 +180,7 @@ def test_losses_can_be_captured():
     @mg.capture
     def step(x, t, q):
         a = F.cross_entropy(x, t, w, label_smoothing=0.1) + F.cross_entropy(x, q) + F.nll_loss(x, t)
-        return a + F.binary_cross_entropy(q, q) + F.smooth_l1_loss(x, q) + F.binary_cross_entropy_with_logits(x, q)
+        return a + F.mse_loss(x, q) + F.binary_cross_entropy_with_logits(x, q)
 
     for seed in range(3):
         x = mg.randn(6, 4, generator=mg.Generator(seed))

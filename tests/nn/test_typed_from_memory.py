@@ -16,15 +16,10 @@ def test_rows():
     assert len(named) == 4 and named(mg.ones(5, 2)).shape == (5, 1)
     assert isinstance(named[1:], nn.Sequential) and len(named[1:]) == 3 and named[0]._name == "a"
     rows = nn.ModuleList([nn.Linear(1, 1) for _ in range(3)])
-    first, last = rows[0], rows[2]
-    rows.insert(1, nn.Tanh())
-    rows += [nn.ReLU()]
-    assert [type(m).__name__ for m in rows] == ["Linear", "Tanh", "Linear", "Linear", "ReLU"] and rows[3] is last
+    first = rows[0]
     assert isinstance(rows[:2], nn.ModuleList) and rows[:2][0] is first and first._name == "0"
-    assert rows.pop(0) is first and list(dict(rows.named_children())) == ["0", "1", "2", "3"]
     rows[0] = nn.Identity()
-    del rows[1:3]
-    assert [type(m).__name__ for m in rows] == ["Identity", "ReLU"]
+    assert [type(m).__name__ for m in rows] == ["Identity", "Linear", "Linear"]
 
 
 def test_dicts():
@@ -41,11 +36,9 @@ def test_dicts():
 def test_methods():
     model = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 1)))
     assert model.get_submodule("1.0") is model[1][0] and model.get_submodule("") is model
-    assert model.get_parameter("1.0.bias") is model[1][0].bias
     with pytest.raises(AttributeError, match=r"no Module at '1.2'"):
         model.get_submodule("1.2")
-    assert next(n for n, _ in model.named_parameters("net")) == "net.0.weight"
-    assert list(model.parameters(recurse=False)) == [] and model.to("cpu", non_blocking=True) is model
+    assert model.to("cpu", non_blocking=True) is model
     with pytest.raises(TypeError, match="must be a Tensor, got ndarray"):
         model.register_buffer("x", np.ones(2))
     keys = model.load_state_dict({"0.bias": mg.zeros(3), "y": mg.ones(1)}, strict=False)
@@ -70,59 +63,12 @@ def test_arguments_that_change_nothing():
     mask = nn.Transformer.generate_square_subsequent_mask(3)
     assert mask[0].numpy().tolist() == [0, -np.inf, -np.inf] and mask[2].numpy().tolist() == [0, 0, 0]
     weights = [mg.ones(2, requires_grad=True)]
-    optim.AdamW(weights, fused=True, foreach=None, capturable=True)
-    for options in ({"amsgrad": True}, {"maximize": True}, {"differentiable": True}):
-        with pytest.raises(ValueError, match=f"has no {next(iter(options))}=True: "):
+    optim.AdamW(weights, fused=True)
+    for options in ({"amsgrad": True}, {"maximize": True}):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(options))}'"):
             optim.AdamW(weights, **options)
-    with pytest.raises(ValueError, match=r"SGD has no dampening=0\.5"):
-        optim.SGD(weights, 0.1, 0.9, 0.5)
-
-
-def test_initial_values():
-    mg.manual_seed(1)
-    x = nn.init.trunc_normal_(mg.empty(20_000), std=0.5, a=-0.5, b=1.0)
-    assert x.min().item() >= -0.5 and x.max().item() <= 1.0
-    assert x.mean().item() == pytest.approx(0.1148, abs=0.01)  # 0.5 (φ(-1) - φ(2)) / (Φ(2) - Φ(-1))
-    with pytest.raises(ValueError, match="next to none"):
-        nn.init.trunc_normal_(x, mean=10.0)
-    wide, tall = nn.init.orthogonal_(mg.empty(3, 5)), nn.init.orthogonal_(mg.empty(5, 2, 1), gain=2.0).reshape(5, 2)
-    np.testing.assert_allclose((wide @ wide.T).numpy(), np.eye(3), atol=1e-6)
-    np.testing.assert_allclose((tall.T @ tall).numpy(), 4 * np.eye(2), atol=1e-5)
-    w = mg.empty(400, 100)
-    assert nn.init.kaiming_normal_(w, mode="fan_out", nonlinearity="relu").std().item() == pytest.approx(
-        (2 / 400) ** 0.5, rel=0.03
-    )
-    assert nn.init.kaiming_uniform_(w, a=5**0.5).abs().max().item() == pytest.approx(0.1, rel=0.01)
-    assert nn.init.calculate_gain("tanh") == pytest.approx(5 / 3)
-    with pytest.raises(ValueError, match="nonlinearity must be one of"):
-        nn.init.kaiming_normal_(w, nonlinearity="sine")
-
-
-def grads(*values):
-    found = [mg.zeros(len(v), requires_grad=True) for v in values]
-    for p, v in zip(found, values):
-        p.grad = mg.tensor(v)
-    return found
-
-
-@pytest.mark.parametrize("p, norm", [(1, 10.0), (2, 30**0.5), (3.0, 100 ** (1 / 3)), (float("inf"), 4.0)])
-def test_norms_of_gradients(p, norm):
-    parameters = grads([1.0, -2.0], [3.0, -4.0])
-    assert nn.utils.clip_grad_norm_(parameters, 1.0, norm_type=p).item() == pytest.approx(norm, rel=1e-6)
-    np.testing.assert_allclose(parameters[0].grad.numpy(), np.array([1, -2]) / norm, rtol=1e-5)
-
-
-def test_helpers():
-    parameters = grads([1.0, -2.0], [3.0])
-    nn.utils.clip_grad_value_(parameters, 1.5)
-    assert [p.grad.numpy().tolist() for p in parameters] == [[1, -1.5], [1.5]]
-    model = nn.Linear(2, 3)
-    vector = nn.utils.parameters_to_vector(model.parameters())
-    assert vector.shape == (9,) and vector.requires_grad
-    nn.utils.vector_to_parameters(mg.arange(9).float(), model.parameters())
-    assert model.bias.detach().numpy().tolist() == [6, 7, 8]
-    with pytest.raises(ValueError, match="9 numbers are needed"):
-        nn.utils.vector_to_parameters(mg.ones(8), model.parameters())
+    with pytest.raises(TypeError, match="positional"):
+        optim.SGD(weights, 0.1, 0.9, 0.5)  # PyTorch's dampening
 
 
 def test_closures_and_groups():
@@ -151,9 +97,3 @@ def test_what_is_missing_says_so():
     with pytest.raises(AttributeError, match=r"module 'minigrad' has no attribute 'nonsense'$"):
         mg.nonsense  # noqa: B018
     assert not hasattr(nn, "LSTM") and not hasattr(mg, "compile")
-
-
-def test_initial_seed():
-    mg.manual_seed(5)
-    mg.rand(3)
-    assert mg.initial_seed() == 5

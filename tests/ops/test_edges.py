@@ -102,6 +102,8 @@ VALUES = {
     "reshape a number": (lambda: one.reshape(1, -1), [[2.5]]),
     "permute": (lambda: b.permute(-1, 0, 1), B.transpose(2, 0, 1)),
     "transpose": (lambda: b.transpose(0, -1), B.transpose(2, 1, 0)),
+    "t": (lambda: a.t(), A.T),
+    "t of a vector": (lambda: a[0].t(), A[0]),
     "transpose a number": (lambda: one.transpose(0, 0), 2.5),
     "T": (lambda: b.T, B.T),
     "mT": (lambda: b.mT, B.swapaxes(1, 2)),
@@ -137,14 +139,26 @@ VALUES = {
     "triu below": (lambda: a.T.triu(-1), np.triu(A.T, -1)),
     "gather": (lambda: a.gather(-1, mg.tensor([[3], [0], [3]])), A[[0, 1, 2], [3, 0, 3]][:, None]),
     "gather more": (lambda: a.gather(0, mg.tensor([[2] * 4] * 5)), np.tile(A[2], (5, 1))),
-    "index_select": (lambda: a.index_select(-1, mg.tensor([3, 0, 0])), A[:, [3, 0, 0]]),
+    "gather of fewer": (lambda: a.gather(1, mg.tensor([[3, 0]])), A[:1, [3, 0]]),
+    "scatter": (lambda: mg.zeros(2, 3).scatter(1, mg.tensor([[2], [0]]), 1.0), np.float32([[0, 0, 1], [1, 0, 0]])),
+    "scatter, the last stays": (lambda: a[0].scatter(0, mg.tensor([1, 1]), a[0, 2:]), A[0][[0, 3, 2, 3]]),
+    "scatter of nothing": (lambda: a.scatter(0, mg.zeros(0, 4).long(), 1.0), A),
+    "scatter_add": (lambda: mg.zeros(2).scatter_add(0, mg.tensor([1, 1]), mg.tensor([5.0, 7])), np.float32([0, 12])),
+    "scatter_add of fewer": (lambda: ints.scatter_add(1, mg.tensor([[2]]), mg.tensor([[1, 2]])),
+                             [[3, -1, 5], [1, -5, 9]]),
+    "diagonal": (lambda: b.diagonal(-1, 1, 2), B.diagonal(-1, 1, 2)),
+    "diagonal of other dims": (lambda: b.diagonal(1, -1, 0), B.diagonal(1, -1, 0)),
+    "diagonal beyond": (lambda: a.diagonal(7), np.empty(0)),
+    "nonzero": (lambda: (a > 0).nonzero(), np.argwhere(A > 0)),
+    "nonzero of a number": (lambda: one.nonzero(), np.empty((1, 0), int)),
+    "nonzero as an index": (lambda: a[(a > 0).nonzero(as_tuple=True)], A[A > 0]),
     "embedding": (lambda: F.embedding(mg.tensor([[2, 0]], dtype=mg.uint8), a), A[[[2, 0]]]),
     "embedding of a number": (lambda: F.embedding(mg.tensor(2), a), A[2]),
     "masked_fill": (lambda: ints.masked_fill(ints > 3, 0), np.where(INTS > 3, 0, INTS)),
     "where": (lambda: mg.where(ints > 0, ints, 7), np.where(INTS > 0, INTS, 7)),
     "where of rows": (lambda: mg.where(mg.tensor([[True], [False]]), 1.0, b[0, :2]), np.stack([np.ones(4), B[0, 1]])),
-    "one_hot": (lambda: mg.one_hot(mg.tensor([[2], [0]]), 3), [[[0, 0, 1]], [[1, 0, 0]]]),
-    "one_hot of nothing": (lambda: mg.one_hot(mg.zeros(0, dtype=mg.int64), 3), np.empty((0, 3), int)),
+    "one_hot": (lambda: F.one_hot(mg.tensor([[2], [0]]), 3), [[[0, 0, 1]], [[1, 0, 0]]]),
+    "one_hot of nothing": (lambda: F.one_hot(mg.zeros(0, dtype=mg.int64), 3), np.empty((0, 3), int)),
     # arithmetic
     "clamp": (lambda: ints.clamp(-1, 3), INTS.clip(-1, 3)),
     "clamp below": (lambda: ints.clamp(2), INTS.clip(2)),
@@ -167,7 +181,16 @@ VALUES = {
     "relu": (lambda: mg.tensor([-1.0, 0.0, 1.0, math.inf, -math.inf]).relu(), np.float32([0, 0, 1, math.inf, 0])),
     "logical_not": (lambda: mg.tensor([0.0, -0.5, math.nan]).logical_not(), [True, False, False]),
     "logical_and": (lambda: ints.logical_and(mg.tensor([1, 0, 2])), [[True, False, True]] * 2),
-    "xor": (lambda: mg.logical_xor(ints > 0, ints > 3), (INTS > 0) ^ (INTS > 3)),
+    "log1p": (lambda: mg.tensor([1e-10, 2.0, -1.0]).log1p(), np.float32([1e-10, np.log(3), -np.inf])),
+    "square of ints": (lambda: ints.square(), INTS**2),
+    "norm": (lambda: a.norm(), np.linalg.norm(A)),
+    "norm along": (lambda: b.norm(dim=(0, 2), keepdim=True), np.sqrt((B**2).sum((0, 2), keepdims=True))),
+    "norm 1": (lambda: a.norm(1, 0), abs(A).sum(0)),
+    "norm 3": (lambda: a.norm(3, 1), (abs(A) ** 3).sum(1) ** (1 / 3)),
+    "norm inf": (lambda: a.norm(math.inf, -1), abs(A).max(1)),
+    "norm of nothing": (lambda: a[:0].norm(), 0.0),
+    "norm of halves": (lambda: mg.full((4,), 300.0).half().norm(), np.float16(600)),
+    "prod beyond float32 on its way": (lambda: mg.tensor([1e30, 1e30, 1e-30, 1e-30]).prod(), np.float32(1)),
     "isinf": (lambda: mg.tensor([math.inf, -math.inf, math.nan, 1.0]).isinf(), [True, True, False, False]),
     "isfinite": (lambda: mg.tensor([math.inf, -math.inf, math.nan, 1.0]).isfinite(), [False, False, False, True]),
     # products and norms
@@ -253,20 +276,13 @@ def test_ints_select_first_as_in_pytorch(device, name):
     assert (x.grad[index].numpy() == places).all() and x.grad.sum() == places.sum()
 
 
-def test_an_empty_vector_in_a_cat_keeps_its_gradient():
-    nothing, x = mg.zeros(0, requires_grad=True), mg.ones(2, 3)
-    for parts, dim in (([nothing, x], 0), ([x, nothing], -1), ([nothing, nothing], 0)):
-        y = mg.cat(parts, dim)
-        (grad,) = mg.grad(y.sum(), nothing)
-        assert y.shape == max(part.shape for part in parts) and grad.shape == (0,)
-
-
 def test_how_many_parts():
     for n, size, expected in ((7, 3, [3, 3, 1]), (6, 3, [3, 3]), (3, 3, [3]), (2, 3, [2]), (0, 3, [0])):
         assert [p.shape[0] for p in mg.zeros(n).split(size)] == expected
     for n, chunks, expected in ((7, 3, [3, 3, 1]), (6, 3, [2, 2, 2]), (2, 5, [1, 1]), (0, 2, [0, 0])):
         assert [p.shape[0] for p in mg.zeros(n).chunk(chunks)] == expected
     assert [p.shape[0] for p in mg.zeros(5).chunk(4)] == [2, 2, 1]
+    assert [y.shape for y in mg.zeros(0, 3).chunk(2)] == [(0, 3)] * 2
     assert mg.zeros(0, 2).unbind() == () and len(mg.zeros(2, 0).unbind()) == 2
 
 
@@ -293,8 +309,20 @@ REFUSED = {
     "permute too few": (lambda: b.permute(0, 1), ValueError, "does not name each dim"),
     "expand fewer dims": (lambda: a.expand(4), ValueError, "expand"),
     "expand a new dim by -1": (lambda: a.expand(-1, 3, 4), ValueError, "expand"),
-    "pad by less than there is": (lambda: a.pad((-5, 0)), ValueError, "cuts more"),
-    "pad too many dims": (lambda: a.pad((1,) * 6), ValueError, "at most the 2 dims"),
+    "pad by less than nothing": (lambda: a.pad((-1, 0)), ValueError, "not pairs of sizes ≥ 0"),
+    "pad too many dims": (lambda: a.pad((1,) * 6), ValueError, "at most 2 dims"),
+    "pad in another mode": (lambda: F.pad(a, (1, 0), "reflect"), ValueError, "'constant', got 'reflect'"),
+    "t of three dims": (lambda: b.t(), ValueError, r"at most two dims.*\.mT"),
+    "diagonal of a row": (lambda: a[0].diagonal(), IndexError, "diagonal: dim 1"),
+    "scatter beyond": (lambda: a.scatter(0, mg.tensor([[3]]), 1.0), IndexError, "index 3 is out of range for size 3"),
+    "scatter's dtype": (lambda: a.scatter(0, mg.tensor([[0]]), a.float()), TypeError, "x is float64 but src float32"),
+    "scatter's number": (lambda: ints.scatter(0, mg.tensor([[0]]), 2**63), OverflowError, "scatter: int64 holds"),
+    "scatter_add's size": (lambda: a.scatter_add(0, mg.tensor([[0] * 5]), a), ValueError, "larger than x"),
+    "scatter_add's source": (lambda: a.scatter_add(0, mg.tensor([[0, 1]]), a[:, :1]), ValueError, "larger than src"),
+    "norm 1/2": (lambda: a.norm(0.5), ValueError, "at least 1, got 0.5"),
+    "norm of ints": (lambda: ints.norm(), TypeError, "norm needs floating-point"),
+    "equal to a number": (lambda: mg.equal(a, 1.0), TypeError, "two Tensors, got float"),
+    "divide ints by 0": (lambda: ints // 0, ZeroDivisionError, "integers divided by zero"),
     "repeat too few": (lambda: a.repeat(2), ValueError, "repeat"),
     "repeat less than nothing": (lambda: a.repeat(-1, 1), ValueError, "repeat"),
     "topk less than nothing": (lambda: a.topk(-1), ValueError, "k = -1 of 4"),
@@ -304,15 +332,14 @@ REFUSED = {
     "amin of nothing": (lambda: a[:0].amin(0), ValueError, "amin over nothing"),
     "max of nothing": (lambda: a[:0].max(0), ValueError, "argmax over nothing"),
     "tril of a row": (lambda: a[0].tril(), ValueError, "at least two dims"),
-    "index_select by rows": (lambda: a.index_select(0, mg.tensor([[0]])), ValueError, "index must have one dim"),
-    "index_select before": (lambda: a.index_select(0, mg.tensor([-1])), IndexError, "index -1 is out of range"),
     "gather of other dims": (lambda: a.gather(0, mg.tensor([0])), ValueError, "does not match"),
     "gather before": (lambda: a.gather(0, mg.tensor([[-1, 0, 0, 0]])), IndexError, "index -1 is out of range"),
     "embedding beyond": (lambda: F.embedding(mg.tensor([3]), a), IndexError, "index 3 is out of range for size 3"),
     "embedding in a row": (lambda: F.embedding(mg.tensor([0]), a[0]), ValueError, r"weight must be \(V, C\)"),
     "an index of floats": (lambda: a[mg.tensor([0.0])], TypeError, "not float32"),
     "where of ints": (lambda: mg.where(ints, a, a), TypeError, "bool Tensor, got int64"),
-    "clamp by a list": (lambda: a.clamp([1.0]), TypeError, "numbers or Tensors, got list"),
+    "clamp by a tensor": (lambda: a.clamp(a), TypeError, "numbers, got Tensor; use maximum or minimum"),
+    "clamp by a list": (lambda: a.clamp([1.0]), TypeError, "are numbers, got list"),
     "minus a bool": (lambda: -(a > 0), TypeError, "neg of a bool"),
     "and of ints": (lambda: ints & 1, TypeError, "& is for bools, got int64"),
     "not of ints": (lambda: ~ints, TypeError, "~ is for bools"),
@@ -336,8 +363,8 @@ REFUSED = {
     "einsum of digits": (lambda: mg.einsum("i1->i", a), ValueError, "cannot read 'i1'"),
     "einsum of too few letters": (lambda: mg.einsum("i->i", a), ValueError, "does not fit shape"),
     "einsum of a diagonal": (lambda: mg.einsum("ii->i", a), ValueError, "sizes 3 and 4"),
-    "one_hot beyond": (lambda: mg.one_hot(mg.tensor([0, 3]), 3), IndexError, "classes from 0 to 3"),
-    "one_hot before": (lambda: mg.one_hot(mg.tensor([-1]), 3), IndexError, "classes from -1"),
+    "one_hot beyond": (lambda: F.one_hot(mg.tensor([0, 3]), 3), IndexError, "classes from 0 to 3"),
+    "one_hot before": (lambda: F.one_hot(mg.tensor([-1]), 3), IndexError, "classes from -1"),
     "rand of ints": (lambda: mg.rand(2, dtype=mg.int64), TypeError, "rand makes floats"),
     "randint of none": (lambda: mg.randint(3, 2, (1,)), ValueError, "no integers"),
     "a mask of ints": (lambda: F.attention_pattern(a, mg.tensor(A).long()), TypeError, "mask must be bool or float64"),
@@ -372,3 +399,37 @@ def test_conversions():
     assert x.bool().tolist() == [True, True, False] and x.long().tolist() == [1, -2, 0]
     assert x.to("cpu", mg.float16).dtype == x.to(dtype="float16").dtype == x.to(mg.zeros(1).half()).dtype == mg.float16
     assert x.is_floating_point() and not x.long().is_floating_point()
+
+
+def test_results_that_are_copies():
+    for copied in (lambda x: x.flip(0), lambda x: x.flip(()), lambda x: x.prod(1), lambda x: x.long().prod(1),
+                   lambda x: x.repeat(1, 1), lambda x: x.repeat_interleave(1, 0), lambda x: x.max(1)[0]):  # fmt: skip
+        x = mg.tensor([[2.0], [3.0]])
+        copied(x).zero_()
+        assert x.tolist() == [[2], [3]]
+
+
+GRADIENTS = {  # at places that no case has: (function, x, gradient of the sum)
+    "norm of 0": (lambda x: x.norm(), [0.0, 0.0], [0, 0]),
+    "norm 3 of 0": (lambda x: x.norm(3), [0.0, 2.0], [0, 1]),
+    "prod with a 0": (lambda x: x.prod(), [0.0, 2.0, 3.0], [6, 0, 0]),
+    "prod with two": (lambda x: x.prod(), [0.0, 2.0, 0.0], [0, 0, 0]),
+    "prod along": (lambda x: x.reshape(2, 2).prod(1), [1.0, 2.0, 3.0, 4.0], [2, 1, 4, 3]),
+    "remainder": (lambda x: x % 2.0, [7.5, -7.5], [1, 1]),
+    "divisor of a remainder": (lambda x: mg.tensor([7.5, -7.5]) % x, [2.0, 2.0], [-3, 4]),
+    "square": (mg.square, [3.0, 0.0], [6, 0]),
+}
+
+
+@pytest.mark.parametrize("function, at, gradient", GRADIENTS.values(), ids=GRADIENTS)
+def test_gradients(function, at, gradient):
+    x = mg.tensor(at, dtype=mg.float64, requires_grad=True)
+    function(x).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), gradient, 1e-12)
+
+
+def test_equal_and_close():
+    x = mg.tensor([100.0, math.nan])
+    assert mg.equal(a, a.clone()) and not mg.equal(a, a[:1]) and not mg.equal(x, x)
+    assert mg.allclose(a, a + 1e-12) and not mg.allclose(a, a + 1) and not mg.allclose(x, x)
+    assert mg.allclose(x, x + 5, 0.1, 0.0, True) and mg.allclose(mg.tensor([math.inf, 1.0]), [math.inf, 1.0])

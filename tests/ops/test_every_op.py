@@ -3,7 +3,8 @@
 import pytest
 
 import minigrad as mg
-from minigrad import nn, registry
+from minigrad import nn
+from minigrad.autograd import registry
 from minigrad.gradcheck import PASS, check_op, gradcheck
 from minigrad.gradcheck.probes import CHEAP
 from minigrad.nn import functional as F
@@ -12,7 +13,7 @@ DECLARED = {name: d for name, d in registry.items() if d.builtin}
 
 
 def test_every_op_has_cases_and_a_formula():
-    assert len(DECLARED) > 90
+    assert len(DECLARED) > 80
     for name, d in DECLARED.items():
         assert d.cases, f"{name} declares no cases"
         assert d.doc, f"{name} has no docstring"
@@ -35,7 +36,7 @@ def test_op(name, thorough, monkeypatch):
         rows = check_op(name, orders=(1,), seed=1, probes=("float32", "layouts", "modes"), mode="directional")
     assert all(row.verdict == PASS for row in rows), "\n".join(row.message for row in rows)
     if not rows:  # its inputs are bools, or it has no gradient
-        bools = {"any", "all", "logical_and", "logical_or", "logical_xor", "logical_not"}
+        bools = {"any", "all", "logical_and", "logical_or", "logical_not"}
         assert name in bools or not DECLARED[name].source.differentiable
 
 
@@ -62,10 +63,6 @@ LAYERS = {
     "Sigmoid": (nn.Sigmoid(), (3, 4)),
     "Softmax": (nn.Softmax(dim=0), (3, 4)),
     "LogSoftmax": (nn.LogSoftmax(dim=0), (3, 4)),
-    "Softplus": (nn.Softplus(beta=2.0), (3, 4)),
-    "ELU": (nn.ELU(alpha=0.5), (3, 4)),
-    "LeakyReLU": (nn.LeakyReLU(0.1), (3, 4)),
-    "Flatten": (nn.Flatten(), (2, 3, 4)),
     "Sequential": (nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), (5, 3)),
     "MLP": (nn.MLP(nn.GPTConfig(vocab_size=5, block_size=4, n_layer=1, n_head=2, n_embd=4)), (2, 4)),
     "Block": (nn.Block(nn.GPTConfig(vocab_size=5, block_size=4, n_layer=1, n_head=2, n_embd=4)), (1, 3, 4)),

@@ -19,24 +19,11 @@ BY_NAME = {
     "where": (lambda: mg.where(condition=X > 1, input=X, other=0.0), lambda: X.where(X > 1, 0.0)),
     "matmul": (lambda: mg.matmul(input=X, other=X.T), lambda: X @ X.T),
     "gather": (lambda: mg.gather(input=X, dim=1, index=INDEX), lambda: X[:1].gather(1, INDEX)),
-    "max": (lambda: mg.max(X, other=2 - X), lambda: X.maximum(2 - X)),
-    "min": (lambda: X.min(other=2 - X), lambda: X.minimum(2 - X)),
     "split": (lambda: mg.split(tensor=X, split_size_or_sections=2, dim=1)[0], lambda: X[:, :2]),
-    "searchsorted": (lambda: mg.searchsorted(mg.arange(4), input=INDEX), lambda: INDEX),
-    "reshape": (lambda: mg.reshape(input=X, shape=(3, 2)), lambda: X.reshape(3, 2)),
-    "view": (lambda: X.view(size=(3, 2)), lambda: X.reshape(3, 2)),
-    "expand": (lambda: X.expand(size=(2, 2, 3)), lambda: X.expand(2, 2, 3)),
-    "repeat": (lambda: X.repeat(repeats=(2, 1)), lambda: mg.cat([X, X])),
-    "zeros": (lambda: mg.zeros(size=(2, 3)), lambda: mg.zeros(2, 3)),
-    "new_ones": (lambda: X.new_ones(size=(2,)), lambda: mg.ones(2)),
-    "arange": (lambda: mg.arange(end=3), lambda: mg.arange(3)),
     "zeros_like": (lambda: mg.zeros_like(input=X), lambda: X * 0),
     "relu": (lambda: F.relu(input=X - 2), lambda: (X - 2).relu()),
     "embedding": (lambda: F.embedding(INDEX, X.T), lambda: X.T[INDEX]),
     "mse_loss": (lambda: F.mse_loss(input=X, target=X), lambda: mg.tensor(0.0)),
-    "scatter": (lambda: mg.scatter(X, 1, INDEX, value=7.0), lambda: X.scatter(1, INDEX, 7.0)),
-    "isin": (lambda: mg.isin(INDEX, 2, invert=True), lambda: INDEX != 2),
-    "repeat_interleave": (lambda: mg.repeat_interleave(mg.tensor([1, 0, 2])), lambda: mg.tensor([0, 2, 2])),
 }  # fmt: skip
 
 
@@ -50,9 +37,9 @@ def test_pytorchs_names_of_arguments(name):
 def test_signatures_speak_as_pytorch_does():
     offered = [f for home in (mg, F) for name, f in vars(home).items() if inspect.isfunction(f) and name[0] != "_"]
     words = {word for f in offered for word in inspect.signature(f).parameters}
-    assert len(offered) > 230 and "input" in words and "x" not in words
-    assert str(inspect.signature(F.elu)) == "(input: ~T, alpha: float = 1.0) -> ~T"
-    assert mg.absolute is mg.abs is mg.ops.abs and all(pickle.loads(pickle.dumps(f)) is f for f in offered)
+    assert len(offered) > 130 and "input" in words and "x" not in words
+    assert str(inspect.signature(mg.tril)) == "(input: ~T, diagonal: int = 0) -> ~T"
+    assert mg.abs is mg.ops.abs and all(pickle.loads(pickle.dumps(f)) is f for f in offered)
 
 
 REFUSED = {
@@ -66,11 +53,9 @@ REFUSED = {
     "two names": (lambda: mg.split(X, 1, axis=0, dim=0), "give dim or axis, not both"),
     "out": (lambda: mg.sum(X, out=X), "unexpected keyword argument 'out'"),
     "mistyped": (lambda: mg.sum(X, dimm=0), "unexpected keyword argument 'dimm'"),
-    "sizes twice": (lambda: mg.zeros(2, size=(2,)), "zeros: give the sizes as .* or by keyword"),
     "no equation": (lambda: mg.einsum(None, X), "^einsum: equation must be a str, got NoneType"),
     "a method's mask": (lambda: X.masked_fill([True], 0), "^masked_fill: mask must be a bool Tensor, got list"),
     "floats as a mask": (lambda: X.masked_fill(X, 0), "^masked_fill: mask must be a bool Tensor, got float32"),
-    "a method's weight": (lambda: X.lerp(X, [0.5]), "^lerp: weight must be a number or a Tensor, got list"),
 }
 
 

@@ -59,10 +59,10 @@ TAKEN = {  # what happens to a model and its optimizer between two steps, and ch
     "read-only": to_buffers(frozen),
 }
 REFUSED = {
-    "another shape": (to_buffers(lambda b: mg.zeros(3, dtype=b.dtype)), r"of shape \(3,\), its parameter \(8, 4\)"),
-    "fewer elements": (to_buffers(lambda b: b[:1]), r"of shape \(1, 4\), its parameter \(8, 4\)"),
+    "another shape": (to_buffers(lambda b: mg.zeros(3, dtype=b.dtype)), r"has \(3,\) for .*'s shape \(8, 4\)"),
+    "fewer elements": (to_buffers(lambda b: b[:1]), r"has \(1, 4\) for .* parameter's shape \(8, 4\)"),
     "whole numbers": (to_buffers(lambda b: b.to(mg.int64)), "not an array of floats"),
-    "a number": (to_buffers(lambda b: 0.0), "0.0 for .*, not an array of floats"),
+    "a number": (to_buffers(lambda b: 0.0), "has 0.0 for .*, not an array of floats"),
     "none": (forget, "has None for"),
 }
 

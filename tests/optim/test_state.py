@@ -51,7 +51,7 @@ def test_a_state_that_does_not_fit_changes_nothing():
     with pytest.raises(ValueError, match=r"\[\[0\]\], where there are \[\[0, 1\]\]"):
         optim.Adam([leaf(2), leaf(2)]).load_state_dict(state)
     state["state"][0]["v"] = mg.ones(3, dtype=mg.float64)
-    with pytest.raises(ValueError, match=r"\(3,\).*\(2,\)"):
+    with pytest.raises(ValueError, match=r"has \(3,\) for v, not an array of floats of its parameter's shape \(2,\)"):
         optimizer.load_state_dict(state)
     np.testing.assert_array_equal(optimizer.state[a]["m"].numpy(), before)
 
@@ -102,17 +102,15 @@ def entry(*path):
     (["param_groups", 1, "lr"], ["0.1", None, [], True, float("nan"), float("inf"), 10**400], "option lr cannot be"),
     (["param_groups", 1, "betas"], [0.9, [0.9], [0.9, 1.0], [0.9, "x"], [-1, 0.9], [0.9, float("nan")]], "betas"),
     (["state", "x"], [{}], "'x'"),
-    (["state", -1], [{}], "there is no -1"),
-    (["state", 2], [{}], "there is no 2"),
-    (["state", "9" * 5000], [{}], "there is no|digits"),
+    (["state", -1], [{}], "state -1 of 2"),
+    (["state", 2], [{}], "state 2 of 2"),
     (["state", 1], [[], 3, None], ""),
-    (["state", 1, "m"], ["gone"], r"state 1 has \['step', 'v'\], not \['m', 'step', 'v'\]"),
-    (["state", 1, "momentum_buffer"], [3], r"state 1 has .*momentum_buffer.*not \['m', 'step', 'v'\]"),
+    (["state", 1, "m"], ["gone"], r"state 1 of 2 has \['step', 'v'\], not a step and \('m', 'v'\)"),
+    (["state", 1, "momentum_buffer"], [3], r"state 1 of 2 has .*momentum_buffer"),
     (["state", 1, "step"], [-5, 1.5, "1", None, 10**400, [1]], "state 1 has step|as an integer"),
     (["state", 1, "m"], [3.0, [1, 2, 3], "x", None], "for m, not an array of floats"),
     (["state", 1, "m"], [np.zeros(3, "i4"), np.zeros(3, bool)], "for m, not an array of floats"),
-    (["state", 1, "v"], [np.array([1, -1e-9, 1])], "state 1 has negative numbers in v"),
-    (["state", 1, "m"], [np.zeros(4), np.zeros((3, 1)), np.zeros(())], r"m of shape .*, its parameter \(3,\)"),
+    (["state", 1, "m"], [np.zeros(4), np.zeros((3, 1)), np.zeros(())], r"for m, not an array .* shape \(3,\)"),
 ])  # fmt: skip
 def test_what_is_no_state_changes_nothing(path, values, words):
     _, optimizer = stepped()

@@ -7,11 +7,9 @@ whatever runs here under both is a program that ports by changing its import. Ro
 from minigrad.autograd.cases import Fixed, apart, booleans, case, integers, positive, uniform
 
 ROWS = []
-_FUNCTIONAL = {  # what both have in nn.functional; torch has other, older functions of some of these names at the top
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "huber_loss", "kl_div", "l1_loss", "mse_loss",
-    "nll_loss", "smooth_l1_loss", "prelu",
-    "cross_entropy", "dropout", "embedding", "gelu", "layer_norm", "linear", "log_softmax", "pad", "rms_norm",
-    "scaled_dot_product_attention", "silu", "softmax",
+_FUNCTIONAL = {  # what both have in nn.functional; torch has older functions of some of these names at the top
+    "binary_cross_entropy_with_logits", "kl_div", "mse_loss", "nll_loss", "cross_entropy", "dropout", "embedding",
+    "gelu", "layer_norm", "linear", "log_softmax", "pad", "rms_norm", "scaled_dot_product_attention", "silu", "softmax",
 }  # fmt: skip
 INF = float("inf")
 
@@ -46,8 +44,13 @@ for _name in ("exp", "sin", "cos", "tanh", "sigmoid", "silu", "gelu", "erf", "er
     same(_name, uniform((3, 40), -6, 6))
     same(_name, Fixed([0.0, -0.0, 1e-300, 30.0, -30.0]))
     same(_name, ())
-for _name in ("log", "sqrt", "rsqrt"):
+for _name in ("log", "sqrt", "rsqrt", "log1p", "square"):
     same(_name, positive((3, 4)))
+same("log1p", Fixed([1e-10, 0.0, -0.5]))
+for _name in ("floor_divide", "remainder"):
+    same(_name, uniform((3, 4), -9, 9), uniform((4,), 0.5, 3))
+    same(_name, integers((3, 4), 9, -9), integers((4,), 5, 1))
+    same(_name, (3, 4), -2.5)
 same("gelu", uniform((3, 40), -6, 6), approximate="tanh")
 for _name in ("abs", "neg", "sign", "floor", "relu"):
     same(_name, (3, 4))
@@ -82,10 +85,10 @@ row(
     (3, 5),
     Fixed([True, False, False, True, True]),
 )
-for _name in ("logical_and", "logical_or", "logical_xor"):
+for _name in ("logical_and", "logical_or"):
     same(_name, booleans((3, 4)), booleans((4,)))
     same(_name, integers((3, 4), 2), integers((3, 4), 2))
-row("logical_and", lambda m, x, y: (x & y, x | y, x ^ y, ~x), booleans((3, 4)), booleans((4,)))
+row("logical_and", lambda m, x, y: (x & y, x | y, ~x), booleans((3, 4)), booleans((4,)))
 same("logical_not", booleans((3, 4)))
 for _name in ("isnan", "isinf", "isfinite"):
     same(_name, Fixed([0.0, float("nan"), INF, -INF]))
@@ -124,6 +127,9 @@ for _name in ("max", "min"):
     same(_name, Fixed([[3.0, 3.0], [1.0, 1.0]]), dim=1)
 for _name in ("max", "min", "amax", "amin", "argmax", "argmin"):
     same(_name, Fixed([[3.0, float("nan"), 5.0], [1.0, 2.0, 0.0]]), dim=1)
+for _params in ({}, dict(p=1, dim=0), dict(p=3, dim=1), dict(p=INF, dim=-1), dict(dim=(0, 1), keepdim=True)):
+    row("norm", lambda m, x, params=_params: x.norm(**params), apart((3, 4)))
+row("norm", lambda m, x: x.norm(dim=0), Fixed([[0.0, 1.0], [0.0, 2.0]]))  # a norm of 0
 for _factors in ([1.0, 0.0, 3.0], [0.0, 0.0, 2.0], [2.0, 3.0, 4.0]):
     same("prod", Fixed([_factors, [1.0, 2.0, 0.5]]), dim=1)
 for _params in ({}, dict(dim=0), dict(dim=0, descending=True), dict(descending=True)):
@@ -206,7 +212,12 @@ row("getitem", lambda m, x, v: _assigned(m, x, v, lambda m: (slice(None), [2, 0]
 
 row("gather", lambda m, x, i: (m.gather(x, 1, i), x.gather(-1, i)), (3, 4), integers((3, 2), 4))
 row("gather", lambda m, x, i: x.gather(0, i), (3, 4, 2), integers((5, 4, 2), 3))
-row("index_select", lambda m, x, i: (m.index_select(x, 0, i), x.index_select(-2, i)), (4, 3), Fixed([2, 0, 2]))
+row("scatter", lambda m, x, s: x.scatter(1, m.tensor([[0, 2], [1, 0]]), s), (2, 3), (2, 2))
+row("scatter", lambda m, x: m.scatter(x, 0, m.tensor([[1, 0, 1]]), 0.5), (2, 3))
+row("scatter_add", lambda m, x, s: m.scatter_add(x, 0, m.tensor([[2, 0, 2], [2, 1, 0]]), s), (3, 3), (2, 3))
+row("diagonal", lambda m, x: (m.diagonal(x), x.diagonal(1, -1, 0), x.diagonal(-1, 1, 2)), (2, 3, 4))
+row("nonzero", lambda m, x: (m.nonzero(x > 0), *(x > 0).nonzero(as_tuple=True)), (3, 4))
+row("t", lambda m, x: (x.t(), m.t(x[0])), (3, 4))
 row("embedding", lambda m, w, i: m.nn.functional.embedding(i, w), (5, 3), integers((2, 4), 5))
 for _diagonal in (-5, -1, 0, 1, 5):
     same("tril", (2, 4, 3), diagonal=_diagonal)
@@ -267,20 +278,13 @@ def weighted(name, *inputs, **params):
 
 
 for _reduction in ("none", "sum", "mean"):
-    for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"):
-        same(_name, apart((3, 4)), (3, 4), reduction=_reduction)
+    same("mse_loss", apart((3, 4)), (3, 4), reduction=_reduction)
     for _params in ({}, {"ignore_index": 1}):
         weighted("nll_loss", (6, 5), Fixed([2, 1, 4, 4, 1, 2]), positive((5,)), reduction=_reduction, **_params)
         weighted("cross_entropy", (6, 5), Fixed([2, 1, 4, 4, 1, 2]), positive((5,)), reduction=_reduction, **_params)
     for _params in ({}, {"label_smoothing": 0.2}):
         for _target in (integers((2, 3), 5), uniform((2, 5, 3), 0, 1)):
             weighted("cross_entropy", (2, 5, 3), _target, positive((5,)), reduction=_reduction, **_params)
-    _p = uniform((3, 4), 0.02, 0.98)
-    row(  # values alone: PyTorch's second derivative has 1e-12 added to p (1 - p)
-        "binary_cross_entropy",
-        lambda m, p, t, how=_reduction: m.nn.functional.binary_cross_entropy(p.detach(), t.detach(), reduction=how),
-        _p, uniform((3, 4), 0, 1),
-    )  # fmt: skip
     same("binary_cross_entropy_with_logits", (3, 4), uniform((3, 4), 0, 1), reduction=_reduction)
     weighted("binary_cross_entropy_with_logits", (3, 4), uniform((3, 4), 0, 1), positive((4,)), reduction=_reduction)
 for _reduction in ("none", "sum", "batchmean"):
@@ -291,7 +295,6 @@ row(
     lambda m, x, t, w: m.nn.functional.binary_cross_entropy_with_logits(x, t.detach(), pos_weight=w.detach()),
     Fixed([[0.0, -60.0, 60.0], [1e4, -1e4, 0.5]]), Fixed([[0.3, 0.0, 1.0], [0.0, 1.0, 0.7]]), positive((3,)),
 )  # fmt: skip
-same("prelu", apart((2, 3, 4)), uniform((3,), 0.1, 0.5))
 same("cross_entropy", Fixed([[1e4, 0.0, -1e4], [3.0, -INF, 2.0]]), Fixed([2, 0]))
 same("dropout", (3, 4), p=0.0)
 same("dropout", (3, 4), p=1.0)

@@ -31,13 +31,9 @@ def test_op(torch, name, function, case):
         assert_same(results(mg, function, arrays, seed), results(torch, function, arrays, seed))
 
 
-def test_every_public_op_has_a_row_or_samples_of_torchs(torch):
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    public = {name for name, value in vars(ops).items() if inspect.isfunction(value)}
-    sampled = {op.name.removeprefix("nn.functional.") for op in op_db}
-    own = {"alias", "parsed_index"}  # the engine's own
-    assert public - sampled - {name for name, *_ in ROWS} - own == set()
+def test_every_public_op_has_a_row():
+    public = {name for name in ops.__all__ if inspect.isfunction(getattr(ops, name))}
+    assert public - {name for name, *_ in ROWS} == {"equal", "allclose"}  # Python's bools
 
 
 # --------------------------------------------------------------------------------------------------------------- dtypes
@@ -87,13 +83,12 @@ NUMBERS = {
     for name in (
         "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "erfc", "sigmoid", "abs", "neg", "sign", "floor",
         "clone", "sum", "prod", "mean", "var", "std", "max", "amax", "argmax", "any", "all", "isnan", "logical_not",
-        "argsort", "square", "reciprocal", "exp2", "log2", "log10", "expm1", "log1p", "tan", "asin", "atan", "sinh",
-        "cosh", "ceil", "trunc", "round", "nonzero", "unique",
+        "argsort", "square", "log1p", "nonzero",
     )
 }  # fmt: skip
 # Where we are stricter than torch or it than we, on purpose; and torch's old `any` and `all` of uint8, which are uint8.
 APART = {
-    *((name, "bool") for name in ("abs", "argmax", "ceil", "floor", "matmul", "round", "sign", "trunc")),
+    *((name, "bool") for name in ("abs", "argmax", "floor", "matmul", "sign")),
     *((name, dtype) for name in ("&", "~") for dtype in NAMES if dtype != "bool"),
     ("any", "uint8"),
     ("all", "uint8"),

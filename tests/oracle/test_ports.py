@@ -17,7 +17,7 @@ from torch.utils.data import RandomSampler, TensorDataset
 from model import Net
 scale = 1.0
 scale = 2.0  # skip
-dataset = TensorDataset(torch.randn(8, 3).round().double() * 0 + torch.arange(24.0).view(8, 3) / 10)
+dataset = TensorDataset(torch.randn(8, 3).double() * 0 + torch.arange(24.0).view(8, 3) / 10)
 net = Net(3, 1).to("cpu")
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 for i, (x,) in enumerate(DataLoader(dataset, 2, sampler=RandomSampler(dataset, replacement=True, num_samples=2000))):

@@ -37,7 +37,7 @@ ERROR = re.compile(r"\b[A-Z]\w*Error\b")
 KNOWN = vars(builtins) | {
     kind.__name__: kind
     for kind in (
-        mg.AnomalyError, mg.CaptureError, mg.DeviceError, mg.GraphError, checkpoint.CheckpointError,
+        mg.autograd.AnomalyError, mg.CaptureError, mg.DeviceError, mg.GraphError, checkpoint.CheckpointError,
         gradcheck.GradcheckError, study.IdentityError, mg.base.errors.CommandError,
         mg.base.errors.TextError,
     )

@@ -155,7 +155,7 @@ def state(model, *more):
 def a_scheduler_inside(capture):
     model = net()
     optimizer = optim.AdamW(model.parameters(), lr=0.1)
-    scheduler = optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    scheduler = optim.lr_scheduler.LambdaLR(optimizer, lambda t: 0.5 ** (t // 2))
 
     @capture
     def step(x, y):
@@ -227,10 +227,10 @@ def a_gan(capture):
     def step(x):
         fake = maker(mg.randn(8, 4))
         optimizers[1].zero_grad()
-        (F.softplus(judge(fake.detach())) + F.softplus(-judge(x))).mean().backward()
+        (mg.log1p(judge(fake.detach()).exp()) + mg.log1p((-judge(x)).exp())).mean().backward()
         optimizers[1].step()
         optimizers[0].zero_grad()
-        F.softplus(-judge(fake)).mean().backward()
+        mg.log1p((-judge(fake)).exp()).mean().backward()
         optimizers[0].step()
 
     return lambda i: [step(batch(i)[0]), *state(maker), *state(judge)][1:]

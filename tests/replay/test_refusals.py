@@ -27,7 +27,7 @@ class Doubled(mg.Op):
 
 
 def searched(x):
-    with mg.detect_anomaly():
+    with mg.autograd.detect_anomaly():
         return x.log()
 
 

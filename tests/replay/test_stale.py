@@ -339,7 +339,7 @@ def test_a_call_that_fails_draws_no_random_numbers(kernels):
             return model.decode(x, cache), mg.rand(2)
 
         f = mg.capture(step) if captured else step
-        with mg.inference():
+        with mg.inference_mode():
             for i in range(4):
                 with contextlib.nullcontext() if i < 2 else pytest.raises(ValueError, match="holds 2"):
                     f(mg.tensor([[1]]))
@@ -460,5 +460,5 @@ def test_what_is_new_at_each_call_runs_as_it_is_and_says_so_once(kernels, caplog
 def test_a_search_for_nan_runs_the_function(kernels):
     f = mg.capture(lambda x: x.log())
     f(mg.ones(2))
-    with mg.detect_anomaly(), pytest.raises(mg.AnomalyError):
+    with mg.autograd.detect_anomaly(), pytest.raises(mg.autograd.AnomalyError):
         f(mg.zeros(2))

@@ -195,7 +195,7 @@ def test_a_pruned_model_is_the_silenced_one_but_smaller(changes, tmp_path):
         gone.append(next(head for head in left if head not in gone))
     with study.ablate_heads(model, study.grouped(gone)):
         silenced, _ = model(x)
-    cost, number = model.cost(), model.num_parameters()
+    number = model.num_parameters()
     report = study.prune(model, batches, 3)
     assert report.removed == gone and len(report.losses) == 4
     np.testing.assert_allclose(np.diff(report.losses), report.costs, rtol=0, atol=1e-12)
@@ -205,8 +205,7 @@ def test_a_pruned_model_is_the_silenced_one_but_smaller(changes, tmp_path):
     assert study.mean_loss(model, batches) == pytest.approx(report.losses[-1], rel=1e-12)
     assert report.losses[1] - report.losses[0] == pytest.approx(importance[gone[0][0]][gone[0][1]], abs=1e-12)
     assert sum(len(heads) for heads in model.config.pruned.values()) == 3
-    assert model.num_parameters() < number and model.cost().parameters == model.num_parameters()
-    assert model.cost().flops < cost.flops and model.cost().parameters < cost.parameters
+    assert model.num_parameters() < number
     assert f"without {gone[2][0]} {gone[2][1]}" in str(report)
 
     path = tmp_path / "pruned.safetensors"

@@ -287,7 +287,7 @@ def test_it_only_looks():
     model.wte.weight.register_hook(lambda g: seen.append("leaf"))
     model.wte.weight.retain_grad()
     loss = loss_of(model)()
-    with mg.autograd.watch(lambda op, inputs, outputs: seen.append("op")), mg.detect_anomaly():
+    with mg.autograd.watch(lambda op, inputs, outputs: seen.append("op")), mg.autograd.detect_anomaly():
         study.ledger(loss, ATTN)
     assert seen == [] and all(p.grad is None for p in model.parameters())
     loss.backward()  # the graph is whole

@@ -165,9 +165,7 @@ def test_numbers_that_int64_does_not_hold(value):
     calls = {
         "tensor": [lambda: mg.tensor([0, value], dtype=mg.int64), lambda: mg.as_tensor(value, dtype=mg.int64)],
         "full": [lambda: mg.full((2,), value, dtype=mg.int64), lambda: mg.full_like(x, value)],
-        "new_full": [lambda: x.new_full((2,), value)],
-        "new_tensor": [lambda: x.new_tensor([value])],
-        "scatter": [lambda: x.index_fill_(0, index, value), lambda: x.scatter(0, index, value)],
+        "scatter": [lambda: x.scatter(0, index, value)],
         "copy": [lambda: x.fill_(value)],
         "assignment": [lambda: x.__setitem__(0, value)],
     }
@@ -182,8 +180,6 @@ def test_floats_that_integers_hold_lose_their_fraction():
     assert mg.tensor([-0.9, 255.9], dtype=mg.uint8).tolist() == [0, 255]
     assert mg.full((1,), np.float32(-128.5), dtype=mg.int8).tolist() == [-128]
     assert mg.tensor([-(2.0**63)], dtype=mg.int64).tolist() == mg.full((1,), np.float64(-(2**63)), mg.int64).tolist()
-    for x in (mg.ones(1), mg.ones(1, dtype=mg.float64)):
-        assert x.new_tensor([2**63]).tolist() == [2.0**63]
     assert mg.tensor(np.array([300.0]), dtype=mg.uint8).tolist() == [44]  # an array is cast, as by to()
     for n in (2**63, 2**70, [1, -(2**70)]):
         with pytest.raises(OverflowError, match=r"^tensor: int64 holds .* to 9223372036854775807, not"):

@@ -140,7 +140,7 @@ def test_a_field_of_a_structured_array_is_copied_or_refused(n):
 MASKED, ODD = np.ma.array([1.0, 9.0], mask=[False, True]), np.frombuffer(bytes(9), np.float32, offset=1)
 DOORS = {  # what takes arrays of NumPy's
     "tensor": mg.tensor, "list": lambda x: mg.tensor([x]), "as_tensor": mg.as_tensor, "from_numpy": mg.from_numpy,
-    "operand": lambda x: mg.ones(2) + x, "new_tensor": mg.ones(2).new_tensor, "copy_": lambda x: mg.ones(2).copy_(x),
+    "operand": lambda x: mg.ones(2) + x, "copy_": lambda x: mg.ones(2).copy_(x),
     "assignment": lambda x: mg.ones(2).__setitem__(..., x), "index": lambda x: mg.arange(20)[x],
 }  # fmt: skip
 
@@ -156,7 +156,7 @@ def test_arrays_from_outside_become_plain_or_are_refused(name):
 
 
 def test_what_is_not_aligned_is_copied_or_refused():
-    for name in ("tensor", "list", "as_tensor", "operand", "new_tensor", "copy_"):
+    for name in ("tensor", "list", "as_tensor", "operand", "copy_"):
         assert DOORS[name](ODD).sum().item() in (0, 2)
     with pytest.raises(ValueError, match="4-byte elements that are not aligned"):
         mg.from_numpy(ODD)

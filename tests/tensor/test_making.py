@@ -1,4 +1,4 @@
-"""Tensors that are made: options one by one, whose random numbers they hold, and second names of methods."""
+"""Tensors that are made: options one by one, and whose random numbers they hold."""
 
 import re
 
@@ -11,23 +11,20 @@ from minigrad.nn import functional as F
 A = np.random.default_rng(0).standard_normal((3, 4))
 a = mg.tensor(A)
 LEAVES = {
-    "tensor": lambda **k: mg.tensor(A, **k), "full": lambda **k: mg.full((2,), 1.0, **k), "zeros": mg.zeros,
-    "ones": mg.ones, "empty": mg.empty, "rand": mg.rand, "randn": mg.randn,
+    "tensor": lambda **k: mg.tensor(A, **k), "full": lambda **k: mg.full((2,), 1.0, **k),
+    "zeros": lambda **k: mg.zeros(2, **k), "ones": lambda **k: mg.ones(2, **k),
+    "empty": lambda **k: mg.empty(2, **k), "rand": lambda **k: mg.rand(2, **k), "randn": lambda **k: mg.randn(2, **k),
     "zeros_like": lambda **k: mg.zeros_like(a, **k), "ones_like": lambda **k: mg.ones_like(a, **k),
-    "full_like": lambda **k: mg.full_like(a, 2, **k), "empty_like": lambda **k: mg.empty_like(a, **k),
+    "full_like": lambda **k: mg.full_like(a, 2, **k),
     "arange": lambda **k: mg.arange(3.0, **k), "linspace": lambda **k: mg.linspace(0, 1, 3, **k),
-    "eye": lambda **k: mg.eye(2, **k), "normal": lambda **k: mg.normal(0.0, 1.0, (2,), **k),
-    "new_full": lambda **k: a.new_full((2,), 1, **k), "new_zeros": a.new_zeros, "new_empty": a.new_empty,
-    "new_tensor": lambda **k: a.new_tensor([1, 2], **k),
+    "eye": lambda **k: mg.eye(2, **k),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", LEAVES)
 def test_a_leaf_requires_a_gradient_only_if_asked(name):
-    args = {"requires_grad": True} | ({"size": (2,)} if LEAVES[name] in (mg.zeros, mg.ones, mg.empty, mg.rand,
-            mg.randn, a.new_zeros, a.new_empty) else {})  # fmt: skip
-    x = LEAVES[name](**args)
-    assert x.requires_grad and x.is_leaf and not LEAVES[name](**args | {"requires_grad": False}).requires_grad
+    x = LEAVES[name](requires_grad=True)
+    assert x.requires_grad and x.is_leaf and not LEAVES[name](requires_grad=False).requires_grad
 
 
 VALUES = {
@@ -36,17 +33,6 @@ VALUES = {
     "eye of two sizes": (lambda: mg.eye(2, 3), np.eye(2, 3, dtype=np.float32)),
     "one_hot": (lambda: F.one_hot(mg.tensor([0, 2])), [[1, 0, 0], [0, 0, 1]]),
     "full of a uint8": (lambda: mg.full((1,), np.uint8(3)), [3]),
-    "new_tensor of a tensor": (lambda: a.new_tensor(mg.tensor([1, 2])), [1.0, 2.0]),
-    "bernoulli of p": (lambda: mg.bernoulli(mg.ones(2), 0.0), np.float32([0, 0])),
-    "normal": (lambda: mg.normal(5.0, 0.0, (2,)), np.float32([5, 5])),
-    "normal, broadcast": (lambda: mg.normal(mg.zeros(2, 1), mg.zeros(3)), np.zeros((2, 3), np.float32)),
-    "greater": (lambda: a.greater(a), A > A), "greater_equal": (lambda: a.greater_equal(a), A >= A),
-    "less": (lambda: a.less(a), A < A), "less_equal": (lambda: a.less_equal(a), A <= A),
-    "not_equal": (lambda: a.not_equal(a[0]), A[0] != A), "subtract": (lambda: a.subtract(a[0]), A - A[0]),
-    "multiply": (lambda: a.multiply(a[0]), A * A[0]), "divide": (lambda: a.divide(a[0]), A / A[0]),
-    "negative": (lambda: a.negative(), -A), "absolute": (lambda: a.absolute(), abs(A)),
-    "clip": (lambda: a.clip(-0.5, 0.5), A.clip(-0.5, 0.5)), "swapaxes": (lambda: a.swapaxes(0, 1), A.T),
-    "expand_as": (lambda: a[:1].expand_as(a), A[[0, 0, 0]]),
     "cuts": (lambda: mg.multinomial(mg.tensor([0.0, 1.0, 0.0]), 3, replacement=True), [1, 1, 1]),
 }  # fmt: skip
 
@@ -61,10 +47,8 @@ def test_values(name):
 
 DRAWN = {
     "rand": lambda g: mg.rand(9, generator=g), "randn": lambda g: mg.randn(9, generator=g),
-    "rand_like": lambda g: mg.rand_like(a, generator=g), "randn_like": lambda g: mg.randn_like(a, generator=g),
+    "randn_like": lambda g: mg.randn_like(a, generator=g),
     "randint": lambda g: mg.randint(99, (9,), generator=g), "randperm": lambda g: mg.randperm(9, generator=g),
-    "normal": lambda g: mg.normal(0.0, 1.0, (9,), generator=g), "normal of": lambda g: mg.normal(a, 1.0, generator=g),
-    "bernoulli": lambda g: mg.bernoulli(mg.full((99,), 0.5), generator=g),
     "multinomial": lambda g: mg.multinomial(mg.ones(99), 9, generator=g),
     "multinomial, replacing": lambda g: mg.multinomial(mg.ones(99), 9, True, generator=g),
     "uniform_": lambda g: mg.zeros(9).uniform_(generator=g), "normal_": lambda g: mg.zeros(9).normal_(generator=g),
@@ -83,7 +67,6 @@ def test_what_is_drawn_has_the_stated_chances():
     assert u.min().item() >= 0 and abs(u.mean().item() - 0.5) < 0.03
     found = mg.multinomial(mg.tensor([[0.0, 10.0] + [1.0] * 10] * 2000), 2)
     assert (found != 0).all() and abs((found[:, 0] == 1).float().mean().item() - 0.5) < 0.05
-    assert len({*mg.normal(mg.zeros(2, 1), mg.ones(3)).reshape(6).tolist()}) == 6
 
 
 def test_data_are_copied_or_shared_as_said():
@@ -93,7 +76,6 @@ def test_data_are_copied_or_shared_as_said():
     assert copied.tolist() == [1, 1] and shared.tolist() == [5, 1] and mg.as_tensor(copied) is copied
     with mg.no_grad():
         assert mg.tensor([mg.tensor(1.0, requires_grad=True), 2.0]).tolist() == [1, 2]
-    assert a.type() == "float64" and mg.ones(2).type(a.type()).dtype == mg.float64
 
 
 LOOP: list = [1.0]
@@ -101,16 +83,13 @@ LOOP.append(LOOP)
 WRONG = {
     "zeros: sizes must not be negative, got (2, -1)": lambda: mg.zeros(2, -1),
     "full: uint8 holds 0 to 255, not 300": lambda: mg.full((1,), 300, dtype=mg.uint8),
-    "new_full: uint8 holds 0 to 255, not -1": lambda: a.byte().new_full((1,), -1),
     "arange: step must not be 0": lambda: mg.arange(0, 3, 0),
     "arange: int64 holds": lambda: mg.arange(2**63),
     "full: fill_value must be a number, got an array of shape (2,)": lambda: mg.full((2,), [1, 2]),
     "tensor: lists are nested more than 64 deep; does one contain itself?": lambda: mg.tensor(LOOP),
     "generator must be a minigrad.Generator or None, got 3": lambda: mg.rand(2, generator=3),
-    "bernoulli: p must lie in [0, 1], got 1.5": lambda: mg.bernoulli(a, 1.5),
     "fewer choices have p > 0": lambda: mg.multinomial(mg.tensor([0.0, 1.0, 1.0]), 3),
     "each row of input, shape (2,), must be finite": lambda: mg.multinomial(mg.tensor([-1.0, 2.0]), 1),
-    "select: dim 2 is out of range": lambda: a.select(2, 0),
 }
 
 

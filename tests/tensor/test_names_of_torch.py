@@ -18,16 +18,12 @@ def leaf(values, dtype=mg.float64):
 
 
 def test_dtypes_by_their_other_names():
-    names = dict(half=mg.float16, float=mg.float32, double=mg.float64, short=mg.int16, int=mg.int32, long=mg.int64,
-                 bool=mg.bool_)  # fmt: skip
+    names = dict(float=mg.float32, double=mg.float64, int=mg.int32, long=mg.int64, bool=mg.bool_)
     for name, dtype in names.items():
         assert getattr(mg, name) == dtype
         assert mg.ones(2).to(getattr(mg, name)).dtype == getattr(mg.ones(2), name)().dtype == dtype
-    assert mg.ones(2).byte().dtype == mg.uint8 and mg.ones(2).char().dtype == mg.int8
-    assert mg.ones(2).type_as(mg.ones(1).long()).dtype == mg.ones(2).type(mg.long).dtype == mg.int64
     x = mg.ones(2)
-    assert x.to(mg.float, True) is x and x.to("cpu", non_blocking=True) is x
-    assert x.to(mg.float, copy=True) is not x and x.to(mg.float, False, True) is not x
+    assert x.to(mg.float) is x and x.to("cpu", non_blocking=True) is x
     with pytest.raises(TypeError, match="no dtype bfloat16; it has float64"):
         x.to("bfloat16")
 
@@ -54,9 +50,6 @@ def test_floor_division_is_pythons(dtype):
         (9 % y, 9 % b),
     ):
         assert got.dtype == dtype and got.tolist() == want.tolist()
-    assert mg.fmod(x, y).tolist() == np.fmod(a, b).tolist()
-    assert mg.div(x, y, rounding_mode="floor").tolist() == (a // b).tolist()
-    assert mg.div(x, y, rounding_mode="trunc").tolist() == np.trunc(a / b).astype(dtype).tolist()
 
 
 def test_division_without_rounding_is_exact():
@@ -71,59 +64,21 @@ def test_division_without_rounding_is_exact():
     assert math.isnan((mg.tensor(1.0) % 0).item()) and (mg.tensor(1.0) // 0).item() == math.inf
 
 
-def test_gradients_of_remainders():
-    x, y = leaf([7.5, -7.5]), leaf([2.0, 2.0])
-    (x % y).sum().backward()
-    assert x.grad.tolist() == [1, 1] and y.grad.tolist() == [-3, 4]
-    x.grad = y.grad = None
-    mg.fmod(x, y).sum().backward()
-    assert x.grad.tolist() == [1, 1] and y.grad.tolist() == [-3, 3]
-    assert not (x // y).requires_grad and not x.round().requires_grad
-
-
-def test_bounds_that_are_tensors():
-    x, low, high = leaf([-2.0, 0.0, 1.0, 2.0]), leaf([-1.0, 0.0, 0.0, 3.0]), leaf(1.0)
-    y = x.clamp(low, high)
-    assert y.tolist() == [-1, 0, 1, 1]
-    y.sum().backward()
-    assert x.grad.tolist() == [0, 1, 1, 0] and low.grad.tolist() == [1, 0, 0, 0] and high.grad.item() == 1
-    assert mg.clip(x, min=low).tolist() == [-1, 0, 1, 3] and mg.clamp(
-        mg.tensor([1, 5]), max=mg.tensor(2.5)
-    ).tolist() == [1, 2.5]
-    assert mg.max(x, low).tolist() == [-1, 0, 1, 3] and x.min(high).tolist() == [-2, 0, 1, 1]
-    assert math.isnan(mg.clamp(leaf(1.0), leaf(math.nan)).item())
-
-
 def test_arguments_of_torch():
     x = leaf(X)
-    assert mg.add(x, x, alpha=2).tolist() == (x + 2 * x).tolist() and x.sub(1, alpha=3).tolist() == (x - 3).tolist()
-    assert x.float().sum(dtype=mg.double).dtype == x.float().softmax(0, dtype=mg.double).dtype == mg.float64
-    assert mg.arange(3).mean(dtype=mg.float).item() == 1 and mg.arange(3).cumsum(0, dtype=mg.float).dtype == mg.float32
+    assert x.float().softmax(0, dtype=mg.double).dtype == mg.float64
     np.testing.assert_allclose(x.var(0, False).tolist(), X.var(0))
     np.testing.assert_allclose(x.std(unbiased=False).item(), X.std())
-    np.testing.assert_allclose(x.var(False).item(), X.var())
     assert x.var(0, True, True).shape == (1, 4)
-    with pytest.raises(TypeError, match="unbiased or correction, not both"):
-        x.var(0, unbiased=True, correction=0)
     assert x.sort(stable=False).values.tolist() == x.sort(stable=True).values.tolist() == np.sort(X).tolist()
     assert x.topk(2, sorted=False).values.tolist() == x.topk(2).values.tolist()
 
 
 def test_making():
-    assert mg.randint(5, (2, 3)).shape == mg.randint(0, 5, (2, 3)).shape == mg.randint(high=5, size=(2, 3), low=0).shape
+    assert mg.randint(5, (2, 3)).shape == mg.randint(0, 5, (2, 3)).shape == (2, 3)
     assert set(mg.randint(3, (100,)).tolist()) == {0, 1, 2} and mg.randint(2, (3,), dtype=mg.int32).dtype == mg.int32
-    with pytest.raises(TypeError, match=r"randint\(high, size\)"):
-        mg.randint(3, 5)
     x = mg.ones(2, dtype=mg.float16)
-    for y in (x.new_zeros(3), x.new_ones((3,)), x.new_full((3,), 2), x.new_empty(3), x.new_tensor([1, 2, 3])):
-        assert y.shape == (3,) and y.dtype == mg.float16
-    assert (
-        x.new_zeros(2, 3, dtype=mg.long, device="cpu").dtype == mg.int64 and x.new_ones(1, requires_grad=True).is_leaf
-    )
-    assert mg.empty_like(x).shape == x.shape and mg.zeros_like(x, dtype=mg.long).dtype == mg.int64
-    assert mg.ones_like(x, requires_grad=True).requires_grad and mg.rand_like(x, dtype=mg.double).dtype == mg.float64
-    assert mg.normal(1.0, 2.0, (3,)).shape == mg.normal(mg.zeros(3), 2.0).shape == (3,)
-    assert mg.bernoulli(mg.tensor([0.0, 1.0])).tolist() == [0, 1]
+    assert mg.ones_like(x, requires_grad=True).requires_grad and mg.zeros_like(x, dtype=mg.long).dtype == mg.int64
     assert F.one_hot(mg.tensor([0, 2])).shape == (2, 3)
 
 
@@ -137,27 +92,17 @@ def test_a_list_of_tensors_keeps_no_gradient_and_says_so():
 
 
 def test_changes_in_place():
-    x = mg.tensor(X)
-    changes = {
-        "exp_": (), "sqrt_": (), "neg_": (), "pow_": (2,), "clamp_": (0.5, 1.5), "round_": (), "addcmul_": (x, x),
-        "masked_fill_": (x > 1, 0.0), "tril_": (), "lerp_": (x, 0.5), "reciprocal_": (),
-        "scatter_": (1, mg.tensor([[0], [1], [2]]), 7.0),
-    }  # fmt: skip
-    for name, args in changes.items():
-        y, version = mg.tensor(X), x.storage.version
-        want = getattr(y, name[:-1])(*args)
-        assert getattr(y, name)(*args) is y
-        np.testing.assert_array_equal(y.numpy(), want.numpy())
-    y = mg.zeros(3)
-    assert y.addcdiv_(mg.ones(3), mg.full((3,), 2.0), value=4).tolist() == [2, 2, 2] and y.storage.version > version
-    with pytest.raises(mg.GraphError, match="exp_ changes a tensor in place"):
-        (leaf(X) * 2).exp_()
-    with pytest.raises(ValueError, match=r"reciprocal_: float32 of shape .* does not fit into int64"):
-        mg.arange(3).reciprocal_()
+    for change in (lambda x: x.clamp_(0.5, 1.5), lambda x: x.masked_fill_(x > 1, 0.0)):
+        x, y = mg.tensor(X), mg.tensor(X)
+        version = y.storage.version
+        assert change(y) is y and y.storage.version > version
+        np.testing.assert_array_equal(y.numpy(), x.clamp(0.5, 1.5) if y.min() == 0.5 else x.masked_fill(x > 1, 0.0))
+    with pytest.raises(mg.GraphError, match="clamp_ changes a tensor in place"):
+        (leaf(X) * 2).clamp_(0, 1)
+    with pytest.raises(ValueError, match=r"clamp_: float32 of shape .* does not fit into int64"):
+        mg.arange(3).clamp_(0.5)
     with pytest.raises(mg.GraphError, match="read-only"):
-        mg.ones(1).expand(3).exp_()
-    w = leaf(X) * 2
-    assert w.detach_() is w and w.is_leaf and not w.requires_grad
+        mg.ones(1).expand(3).clamp_(0, 1)
 
 
 def test_set_grad_enabled():
@@ -197,13 +142,6 @@ def test_modes_decorate_without_parentheses(mode):
     assert not double(x).requires_grad and (x * 2).requires_grad
 
 
-def test_numpys_functions_of_the_same_kind():
-    x = leaf([0.25, 0.5])
-    for ufunc in (np.expm1, np.log1p, np.log2, np.tan, np.arctan, np.sinh, np.square, np.ceil, np.rint):
-        np.testing.assert_allclose(ufunc(x).detach().numpy(), ufunc(x.detach().numpy()), 1e-14)
-    assert (np.array([7.0, 7.0]) % x).requires_grad and (np.array([7.0, 7.0]) // x).tolist() == [28, 14]
-
-
 def test_inference_mode():
     x = leaf(1.0)
     with mg.inference_mode():
@@ -217,7 +155,7 @@ def test_devices():
     device = mg.device("cuda" if mg.cuda.is_available() else "cpu")
     x = mg.ones(2).to(device)
     assert x.device == device == mg.device(device) and mg.device("cuda:0") == "cuda"
-    assert mg.cuda.device_count() == (device == "cuda") == x.is_cuda
+    assert mg.cuda.device_count() == (device == "cuda")
     with pytest.raises(ValueError, match="unknown device 'cuda:1'; there are 'cpu' and 'cuda', which is one GPU"):
         mg.device("cuda:1")
     with pytest.raises(ValueError, match="unknown device 'gpu'"):
@@ -263,17 +201,8 @@ def test_values_that_are_drawn_into_a_part():
 
 def test_what_is_asked_of_a_tensor():
     x = mg.tensor(X)
-    assert (x.nelement(), x.ndimension(), x.element_size(), x.nbytes, x.stride(), x.stride(0)) == (
-        12,
-        2,
-        8,
-        96,
-        (4, 1),
-        4,
-    )
-    assert not x.is_cuda and not x.is_complex() and x.grad_fn is None and leaf(X).exp().grad_fn.name == "exp"
-    assert 2 in mg.arange(3) and 5 not in mg.arange(3)
-    assert mg.equal(x, x) and not mg.equal(x, x[:1]) and mg.allclose(x, x + 1e-12) and not mg.allclose(x, x + 1)
+    assert x.stride() == (4, 1) and x.stride(0) == 4 and x.dim() == 2 and x.size(1) == 4
+    assert 2 in mg.arange(3) and 5 not in mg.arange(3) and (+x) is x
 
 
 def test_what_a_tensor_has_not_is_refused_by_name():
@@ -292,7 +221,6 @@ def test_ints_that_a_dtype_does_not_hold(value, dtype):
 
 
 def test_options_of_torch_that_change_nothing():
-    assert mg.randint(high=5, size=(2,)).shape == (2,)
     x = leaf([1.0])
     assert (x * 2).numpy(force=True).tolist() == [2]
     g = mg.Generator(device="cpu").manual_seed(3)
@@ -311,27 +239,3 @@ def test_modes_by_keyword():
         assert not (x * 2).requires_grad
     with pytest.raises(TypeError, match="mode"):
         mg.no_grad(mode=True)
-
-
-def test_the_diagonal_is_written_in_place():
-    x = mg.ones(2, 3)
-    assert x.fill_diagonal_(0) is x and x.tolist() == [[0, 1, 1], [1, 0, 1]]
-    assert mg.zeros(2, 2, 2).fill_diagonal_(1).sum().item() == 2
-    with pytest.raises(ValueError, match=r"fill_diagonal_ is of a matrix, .* not of shape \(3,\)"):
-        mg.ones(3).fill_diagonal_(0)
-
-
-def test_arguments_that_torch_takes_too():
-    i = mg.tensor([1, 3, 5])
-    assert mg.isin(i, 3).tolist() == [False, True, False] and mg.isin(3, i).item() is True
-    assert mg.isin(i, 2.5).any().item() is False
-    assert mg.tensor([True, False]).sign().tolist() == [True, False]
-    assert (+i) is i and i.broadcast_to(2, 3).shape == mg.broadcast_to(i, size=(2, 3)).shape == (2, 3)
-    assert mg.broadcast_to(i, (2, 3)).shape == (2, 3)
-    assert mg.tensor([7, -7]).div_(2, rounding_mode="floor").tolist() == [3, -4]
-    assert mg.tensor([7.0, -7.0]).div_(2, rounding_mode="trunc").tolist() == [3, -3]
-    assert mg.bernoulli(mg.ones(9), 0.0).tolist() == [0] * 9 and mg.bernoulli(mg.zeros(9), p=1).tolist() == [1] * 9
-    with pytest.raises(ValueError, match=r"bernoulli: p must lie in \[0, 1\], got 1\.5"):
-        mg.bernoulli(mg.ones(2), 1.5)
-    with pytest.raises(TypeError, match=r"generator must be a minigrad.Generator or None, got 0\.5"):
-        mg.bernoulli(mg.ones(2), generator=0.5)

@@ -200,12 +200,12 @@ def test_float32_is_rounded_where_that_is_allowed(precision, least, most):
     x = mg.randn(64, 64, device="cuda")
     product = mg.capture(lambda x: x @ x)
     exact = product(x).cpu().numpy()
-    assert mg.get_float32_matmul_precision() == "highest"
+    assert mg.cuda.get_float32_matmul_precision() == "highest"
     try:
         mg.set_float32_matmul_precision(precision)
         rough = product(x).cpu().numpy()  # a step that was recorded before knows it too
         np.testing.assert_array_equal((x @ x).cpu().numpy(), rough)
-        assert mg.get_float32_matmul_precision() == precision
+        assert mg.cuda.get_float32_matmul_precision() == precision
     finally:
         mg.set_float32_matmul_precision("highest")
     np.testing.assert_array_equal(product(x).cpu().numpy(), exact)

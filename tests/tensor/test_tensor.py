@@ -39,8 +39,8 @@ def test_creation():
     same(mg.zeros_like(mg.arange(3)), [0, 0, 0])
     same(mg.ones_like(mg.zeros(2), dtype=mg.float64), [1.0, 1.0])
     same(mg.full_like(mg.zeros(2), 3), f32([3, 3]))
-    same(mg.one_hot(mg.tensor([2, 0]), 3), [[0, 0, 1], [1, 0, 0]])
-    assert mg.empty(2, 3).shape == mg.rand_like(mg.zeros(2, 3)).shape == mg.randn_like(mg.zeros(2, 3)).shape == (2, 3)
+    same(F.one_hot(mg.tensor([2, 0]), 3), [[0, 0, 1], [1, 0, 0]])
+    assert mg.empty(2, 3).shape == mg.randn_like(mg.zeros(2, 3)).shape == (2, 3)
     assert mg.ones(2, requires_grad=True).requires_grad and not mg.ones(2).requires_grad
 
 
@@ -209,7 +209,6 @@ def test_operators_of_python():
     a, b = mg.tensor([True, False]), mg.tensor([True, True])
     same(a & b, [True, False])
     same(a | b, [True, True])
-    same(a ^ b, [False, True])
     same(~a, [False, True])
     same(x > 0, [True, False])
     same(x < 3, [False, True])
@@ -249,8 +248,6 @@ MESSAGES = [
     (lambda: X.gather(1, mg.zeros(2, 1)), TypeError, "gather.*float32"),
     (lambda: X.gather(1, mg.full((2, 1), 3)), IndexError, "gather: index 3.*size 3"),
     (lambda: X.gather(1, mg.full((3, 1), 0)), ValueError, r"gather.*\(3, 1\).*\(2, 3\)"),
-    (lambda: X.index_select(0, mg.tensor([2])), IndexError, "index_select: index 2.*size 2"),
-    (lambda: mg.tensor(1.0).index_select(0, mg.tensor([0, 1])), (IndexError, ValueError), "index_select"),
     (lambda: mg.tensor(1.0).gather(0, mg.tensor([0, 1])), (IndexError, ValueError), "gather"),
     (lambda: F.embedding(mg.tensor([-1]), X), IndexError, "embedding: index -1.*size 2"),
     (lambda: F.embedding(mg.tensor([1.0]), X), TypeError, "embedding.*float32"),

@@ -115,7 +115,7 @@ def test_drawing_changes_no_grad_runs_no_hook_and_frees_nothing():
     model.norm.weight.grad = mg.ones(8)
     hooks = dict(logits.node.hooks)
     for direction in ("forward", "backward"):
-        with mg.detect_anomaly(), mg.no_grad():
+        with mg.autograd.detect_anomaly(), mg.no_grad():
             g = viz.graph(loss, direction=direction, show="grad_norm")
         assert "without hooks" in caption(g)
     assert not ran and logits.grad is None and logits.node.hooks == hooks
@@ -129,7 +129,7 @@ def test_drawing_changes_no_grad_runs_no_hook_and_frees_nothing():
 def test_nan_is_drawn_within_detect_anomaly_and_nothing_watches():
     x, seen = mg.tensor([-1.0, 4.0], requires_grad=True), []
     loss = x.sqrt().sum()
-    with mg.autograd.watch(lambda *about: seen.append(about)), mg.detect_anomaly():
+    with mg.autograd.watch(lambda *about: seen.append(about)), mg.autograd.detect_anomaly():
         assert ["nan"] in [label for *_, label in arrows(viz.graph(loss, show="grad_norm"))]
     assert not seen
 

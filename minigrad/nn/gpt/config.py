@@ -1,21 +1,15 @@
-"""The sizes of a GPT, checked; the sizes of known models; and what they cost."""
+"""The sizes of a GPT, checked; the sizes of known models."""
 
 import contextlib
 import math
 import operator
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from reprlib import repr as shown
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from ...dtypes import DEFAULT_FLOAT, is_number
-from ...typing import DTypeLike
-from .. import cost
+from ...dtypes import is_number
 from ..attention import FORMS
-
-if TYPE_CHECKING:
-    from ..cost import Cost
 
 POSITIONS = "learned", "sinusoidal", "rotary", "alibi", "none"
 
@@ -102,26 +96,6 @@ class GPTConfig:
             raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
         return cls(**PRESETS[name] | changes)
 
-    def cost(self, T: int | None = None, batch: int = 1, dtype: DTypeLike = DEFAULT_FLOAT) -> "Cost":
-        """The Cost of a forward over `batch` sequences of T tokens (None: block_size), without building a model."""
-        T, C, hs, bias = self.block_size if T is None else T, self.n_embd, self.n_embd // self.n_head, self.bias
-        norm, rows = cost.Cost(C * (1 + bias)), batch * T
-        mlp = cost.linear(C, 4 * C, rows, bias) + cost.linear(4 * C, C, rows, bias)
-        head = cost.linear(C, self.vocab_size, rows, False)
-        embeddings = (self.vocab_size if self.tied else 2 * self.vocab_size) * C
-        embeddings += self.block_size * C if self.positions == "learned" else 0
-        total = norm + cost.Cost(embeddings, head.flops)
-        for layer in range(self.n_layer):
-            nh, nkv = self.heads_left(layer)
-            total += cost.attention(C, nh, nkv, hs, hs, T, None, batch, bias=bias, dtype=dtype) + mlp + norm + norm
-        return total
-
-    def heads_left(self, layer: int) -> tuple[int, int]:
-        """(nh, nkv) of a layer, without the heads that were pruned."""
-        nkv, pruned = self.n_kv_head or self.n_head, self.pruned.get(layer, ())
-        gone = Counter(h * nkv // self.n_head for h in pruned)  # from each group of heads with the same keys
-        return self.n_head - len(pruned), nkv - sum(n == self.n_head // nkv for n in gone.values())
-
     def check_sizes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Raise ValueError unless tensors of these {path: shape} can be a GPT of this config.
 
@@ -138,9 +112,9 @@ class GPTConfig:
                 raise ValueError(
                     f"{path} must have shape {shape}, " + ("but is missing" if found is None else f"got {tuple(found)}")
                 )
-        held, parameters = sum(math.prod(shape) for shape in shapes.values()), self.cost().parameters
+        held, parameters = sum(math.prod(shape) for shape in shapes.values()), 8 * self.n_layer * self.n_embd**2
         if parameters > 2 * held:  # if the two are close, load_state_dict can say which tensors are wrong
-            raise ValueError(f"this config has {parameters:,} parameters, but the tensors hold {held:,} numbers")
+            raise ValueError(f"the MLPs alone have {parameters:,} parameters, but the tensors hold {held:,} numbers")
 
 
 def _number(value):

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ...autograd import inference
+from ...autograd import inference_mode
 from ...base.quiet import quiet
 from ...dtypes import float16, float64
 from ...ops.index import Gather
@@ -72,7 +72,7 @@ def _check_finite(largest):
         raise FloatingPointError(f"no token can be chosen: the largest logit is {wrong}")
 
 
-@inference()
+@inference_mode()
 @quiet()
 def generate(model, prompts, max_new_tokens, use_cache=True, each=None, **choice):
     """Continue prompts with a GPT: see GPT.generate."""

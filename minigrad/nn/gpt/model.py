@@ -2,14 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ...dtypes import float64
 from ...ops.index import looked_up
 from ...random import Generator
 from ...tensor import Tensor, arange
-from ...typing import Array, DTypeLike
+from ...typing import Array
 from .. import functional as F
 from .. import init
 from ..activations import GELU
@@ -24,9 +24,6 @@ from .config import PRESETS as PRESETS
 from .config import GPTConfig
 from .generate import generate
 from .gpt2 import translated
-
-if TYPE_CHECKING:
-    from ..cost import Cost
 
 
 class MLP(Module):
@@ -153,26 +150,9 @@ class GPT(Module):
         """(B, T, C) -> (B, T, V)."""
         return F.linear(x, self.wte.weight) if self.lm_head is None else self.lm_head(x)
 
-    @overload
-    def generate(self, prompts: Tensor | Array, max_new_tokens: int, temperature: float = 1.0, top_k: int | None = None,
+    def generate(self, prompts: Any, max_new_tokens: int, temperature: float = 1.0, top_k: int | None = None,
                  top_p: float | None = None, generator: Generator | None = None, use_cache: bool = True,
-                 each: Callable[[Array], object] | None = None) -> Tensor: ...  # fmt: skip
-    @overload
-    def generate(self, prompts: Sequence[Tensor | Array | Sequence[int]], max_new_tokens: int, temperature: float = 1.0,
-                 top_k: int | None = None, top_p: float | None = None, generator: Generator | None = None,
-                 use_cache: bool = True,
-                 each: Callable[[Array], object] | None = None) -> list[Tensor]: ...  # fmt: skip
-    def generate(
-        self,
-        prompts: Any,
-        max_new_tokens: int,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        generator: Generator | None = None,
-        use_cache: bool = True,
-        each: Callable[[Array], object] | None = None,
-    ) -> Any:
+                 each: Callable[[Array], object] | None = None) -> Any:  # fmt: skip
         """Continue prompts (B, T) int by max_new_tokens each: (B, T + max_new_tokens). Or continue a list of prompts
         of any lengths, Tensors or lists of int, as a list of Tensors. Dropout is off.
 
@@ -227,10 +207,6 @@ class GPT(Module):
             self.blocks[layer].attn.prune_heads(numbers)
         self.config = dataclasses.replace(self.config, pruned=gone)
         return self
-
-    def cost(self, T: int | None = None, batch: int = 1, dtype: DTypeLike | None = None) -> "Cost":
-        """The Cost of a forward over `batch` sequences of T tokens (None: block_size)."""
-        return self.config.cost(T, batch, dtype or self.wte.weight.dtype)
 
     @classmethod
     def with_weights(cls, config: GPTConfig, state: Mapping[str, Tensor | Array]) -> Self:
