@@ -3,8 +3,6 @@
 Rows sum to 1, or to 0 for a query that sees nothing. Each function returns means over the queries to which it applies,
 and nan where it applies to none."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ..typing import Array
@@ -62,48 +60,12 @@ def induction(pattern: Array, tokens: Array) -> Array:
     return _over_sequences(pattern, after)
 
 
-def pair_induction(pattern: Array, tokens: Array, least: int = 2) -> dict[tuple[int, int], tuple[int, Array]]:
-    """Induction for each pair of tokens: {(a, b): (n, (nh,))}, over the n queries at the b of an a b that is not the
-    sequence's first: mean attention to what followed the earlier ones. Pairs with fewer than `least` queries are left
-    out. A head that copies only after certain pairs is seen here, and hardly in a mean over all tokens.
-
-    pattern (B, nh, T, T), tokens (B, T)."""
-    tokens = np.asarray(tokens)
-    copies = _earlier_copies(tokens)
-    after = np.zeros_like(copies)
-    after[:, 1:, 2:] = copies[:, 1:, 1:-1] & copies[:, :-1, :-2]  # the tokens before are copies too
-    b, i = np.nonzero(after.any(-1))
-    each = np.einsum("bhik,bik->bih", pattern, after, dtype=np.float64)[b, i]  # (n, nh), without a temporary array
-    pairs, of, counts = np.unique(
-        np.stack([tokens[b, i - 1], tokens[b, i]], 1), axis=0, return_inverse=True, return_counts=True
-    )
-    sums = np.zeros((len(pairs), each.shape[1]))
-    np.add.at(sums, of.reshape(-1), each)
-    found = zip(map(tuple, pairs.tolist()), counts.tolist(), sums)
-    return {pair: (n, total / n) for pair, n, total in found if n >= least}
-
-
 def attention_to(pattern: Array, wanted: Array) -> Array:
     """Mean attention of a query to the keys that are `wanted`, (…, T, S) bool, over the queries that want any.
 
     pattern (…, T, S) -> (…)."""
     pattern, wanted = np.asarray(pattern, np.float64), np.broadcast_to(wanted, np.shape(pattern))
     return _mean((pattern * wanted).sum(-1), wanted.any(-1))
-
-
-def rollout(patterns: Sequence[Array]) -> Array:
-    """Attention rollout (Abnar and Zuidema 2020): R_l = (½ A_l + ½ I) R_{l-1}, A_l the mean over heads.
-
-    patterns: (B, nh, T, T) or (nh, T, T) for each layer, from the first. Returns R of the last layer, (…, T, T): how
-    much of each input position is in each output position, if the residual stream and attention contribute equally."""
-    patterns = [np.asarray(pattern, np.float64).mean(-3) for pattern in patterns]
-    if not patterns or any(A.shape != patterns[0].shape or A.shape[-2] != A.shape[-1] for A in patterns):
-        raise ValueError(f"rollout takes patterns (…, nh, T, T) of one size, got means {[A.shape for A in patterns]}")
-    eye = np.eye(patterns[0].shape[-1])
-    result = eye
-    for A in patterns:
-        result = (A + eye) / 2 @ result
-    return result
 
 
 def _visible(pattern):

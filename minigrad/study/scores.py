@@ -12,8 +12,8 @@ from ..tensor import Tensor, tensor
 from ..typing import Array
 from . import patterns
 from .layers import attention_layers, head_weights, several, undisturbed
+from .models import unembedding
 from .table import HeadTable
-from .weights.circuits import unembedding
 
 if TYPE_CHECKING:
     from ..nn.module import Module

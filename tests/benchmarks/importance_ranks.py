@@ -8,8 +8,7 @@ loss on new batches without a head, is what the others are compared with, by Spe
 of a model's heads. Then come the heads that a gradient misses: saturated ones, which cost much when they are removed
 although the loss hardly changes as their gate begins to close.
 
-Two measures are no rows, since they are others by an identity: the sum of study.attention_attribution over a head's
-cells is its ablation, and that of study.flow's edges out of a head is its gate gradient.
+The sum of study.flow's edges out of a head is no row, since it is the head's gate gradient.
 """
 
 import argparse

@@ -72,17 +72,6 @@ def test_it_begins_with_its_finding(open_page, traced, model, batch, tmp_path):
     assert said.startswith("By gate_grad, ") and "The edge that is largest to first order is" in said
 
 
-def test_it_names_a_head_that_copies(open_page, tmp_path):
-    model, path, head = study.designed_head("induction")
-    text = [list("Mc Ada and Mc Ada met.") for _ in range(2)]
-    numbers = {c: i for i, c in enumerate(sorted({*text[0]}))}
-    with study.trace_heads(model, grads=False) as trace:
-        model(mg.tensor([[numbers[c] for c in line] for line in text]))
-    said = words(open_page(trace.to_html(tmp_path / "c.html", text)), "#finding")
-    pair = r" copies: after “(..)” it gives (?:99|100) % of its attention to what followed an earlier “\1” \(mean"
-    assert re.search(re.escape(f"{path} · head {head}") + pair, said)
-
-
 def test_the_text_shows_losses_and_predictions(open_page, traced, batch):
     page, trace = open_page(traced[3]), traced[0]
     tokens = page.locator("#tokens button")

@@ -36,27 +36,6 @@ def test_flow_traces_and_scissors_agree(model):
     assert np.isfinite([edge for *_, edge in cut.all]).all()
 
 
-def test_logits_are_what_heads_and_mlps_add(model):
-    idx = tokens()[0]
-    if any(part.after is not None for part in streams(model)[0].parts):
-        with pytest.raises(ValueError, match="norms after its sums"):
-            study.logit_attribution(model, idx, 1, 0)
-        return
-    model.norm = False  # an option of the model's own
-    found = study.logit_attribution(model, idx, 1, 0)
-    of_heads = sum(each.sum(-1) for each in found.heads.values())
-    np.testing.assert_allclose(of_heads + sum(found.parts.values()) + found.rest, found.total, rtol=1e-10, atol=1e-10)
-    path = next(iter(study.attention_layers(model)))
-    with study.ablate_heads(model, {path: 2}):  # a part of one layer, of which later ones make other things
-        part = study.logit_attribution(model, idx, 1, 0)
-    assert np.abs(part.heads[path][..., 2]).max() < 1e-12 < np.abs(found.heads[path][..., 2]).max()
-    scores = study.scores.head_scores
-    with pytest.raises(ValueError, match="must have vocab_size"):
-        scores(model)
-    model.vocab_size, model.block_size = 11, 6
-    assert set(scores(model, "copying", periods=3, n=4)["copying"]) == set(study.attention_layers(model))
-
-
 def test_gradients_are_cut(model):
     """A model without the edge's gradient, and the edge's own, which is what has gone."""
     for module in model.modules():
@@ -76,17 +55,6 @@ def test_gradients_are_cut(model):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
     between = stream.parts.index(last) - last.behind > 0
     assert any(np.abs(a - c).max() > 1e-8 for a, _, c in pairs) == between
-
-
-def test_composition_reads_through_whatever_a_norm_is_called():
-    mg.manual_seed(0)
-    model = randomised(Model(GPT2Block))
-    plain = study.composition(model, "k")["layers.0.attn", "layers.1.attn"]
-    for layer in model.layers:  # the norm's weights, put into the layer's own
-        W, w = layer.attn.in_proj_weight.detach(), layer.ln_1.weight.detach()
-        W.copy_(W * w)
-        w.fill_(1.0)
-    np.testing.assert_allclose(study.composition(model, "k")["layers.0.attn", "layers.1.attn"], plain, rtol=1e-12)
 
 
 class Sandwich(GPT2Block):

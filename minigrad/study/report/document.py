@@ -19,7 +19,6 @@ import numpy as np
 
 from ...base.files import atomic_write
 from ...viz.labels import printable, visible
-from ..patterns import pair_induction
 from ..stats import STATS
 from . import packed
 from .flow_data import flow_data
@@ -30,7 +29,6 @@ SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.
 FILES = "template.html", "style.css", *SCRIPTS
 LIMIT = 30_000_000  # bytes of a whole file: a larger one is slow to open on a phone
 SURELY = 1.5  # times the limit: what is estimated to be larger is not tried
-COPIES = 0.5  # the share of a head's attention from which it is said to copy
 STRETCHES = 600  # how many stretches a long loss curve is cut into; each is drawn by its extremes
 
 
@@ -96,7 +94,6 @@ def page(
         ],
         "tokens": [[[visible(t) for t in sequence] for sequence in lists] for lists in pool],
         "stats": stats,
-        "copies": [_copies(views, tokens) for _, views in snapshots],
         "meanings": {name: str(STATS[name]) for name in stats if name in STATS} | (meanings or {}),
         "matters": matters or ("gate_grad" if "gate_grad" in stats else None),
         "of": printable(str(of)),
@@ -206,23 +203,6 @@ def _labels(tokens, path, shape, pool):
             pool.append(lists)
         places.append(next(i for i, known in enumerate(pool) if lists is known))
     return places
-
-
-def _copies(views, tokens):
-    """[share, n, layer, head, pair of tokens]: the largest pair_induction, of n queries, or None if it is below COPIES.
-    From that pair, the head looks back at what followed the pair earlier."""
-    best = None
-    for number, (path, view) in enumerate(views.items()):
-        queries, keys = tokens.get(path, (None, None)) if isinstance(tokens, dict) else (tokens, tokens)
-        if queries is None or queries is not keys or view.crossed:
-            continue
-        texts, ids = np.unique([[visible(token) for token in row] for row in queries], return_inverse=True)
-        for pair, (n, share) in pair_induction(view.pattern, ids.reshape(len(queries), -1)).items():
-            a, b = (str(texts[i]) for i in pair)
-            head = int(share.argmax())
-            if share[head] >= (best[0] if best else COPIES):
-                best = [float(share[head]), n, number, head, a + " " * (len(a + b) > 2) + b]
-    return best
 
 
 def _stats(snapshots):

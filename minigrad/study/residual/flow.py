@@ -216,21 +216,6 @@ def _cut(flow, model, found, batch, loss, most):
     flow.edges = edges
 
 
-def edge_patch(
-    model: "Module", clean: Sequence[Any], corrupt: Sequence[Any], loss: Callable[..., Tensor] = returned_loss
-) -> Flow:
-    """A Flow whose edges are Σ ⟨write_u in the clean run - write_u in the corrupt one, G_vp in the corrupt one⟩: to
-    first order, how loss(model, *corrupt) changes when v.p gets from u what it gets in the clean run, and nothing
-    else changes (edge attribution patching, Syed et al. 2023). Two forwards and two backwards for all edges; those of a
-    head add up to study.patch's "first_order". clean and corrupt are batches of the same shapes; else as flow()."""
-    found = streams(model)
-    own, other = (run_once(model, found, batch, loss) for batch in (corrupt, clean))
-    shapes = [[run.seen.into[stream.body[0]].shape for stream in found] for run in (other, own)]
-    if shapes[0] != shapes[1]:
-        raise ValueError(f"the streams of the clean run are {shapes[0]}, but {shapes[1]} in the corrupt one")
-    return _flow(found, own, other)
-
-
 def _flow(found, run, clean=None):
     value, sources, inputs, blocks, rows = run.loss, [], [], [], []
     for stream in found:

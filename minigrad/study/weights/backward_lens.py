@@ -22,8 +22,8 @@ from ...base.errors import unknown
 from ...gradcheck.report import aligned
 from ...typing import Array
 from ..layers import as_float64
+from ..models import unembedding
 from ..report.outcome import texts_of
-from .circuits import unembedding
 from .token_gradients import TokenGradients, place, token_gradients
 
 if TYPE_CHECKING:

@@ -107,11 +107,6 @@ function showFinding() {
       .filter(([share]) => share >= .3).sort(([a], [b]) => b - a)[0];
     if (looks) said.push(`It gives ${Math.round(100 * looks[0])} % of its attention to ${LOOKS[looks[1]]}.`);
   }
-  if (data.copies[state.snapshot]) {
-    const [share, n, l, h, pair] = data.copies[state.snapshot];
-    said.push(`${full(l, h)} copies: after “${pair}” it gives ${Math.round(100 * share)} % of its attention to what followed `
-      + `an earlier “${pair}” (mean of ${n} places).`);
-  }
   const edge = data.flow && data.flow.edges[state.snapshot][0];
   if (edge) said.push(`The edge that ${data.flow.method === "cut" ? "matters most" : "is largest to first order"} is ${inWords(...edge)}.`);
   $("finding").hidden = !said.length;
