@@ -14,12 +14,12 @@ from ..base import cli
 from ..base.errors import UnknownName
 from ..nn import GPT
 from ..nn.heads import known_heads
-from ..study.effects.importance import METHODS, head_importance, returned_loss
+from ..study.flow import flow
+from ..study.importance import METHODS, head_importance, returned_loss
 from ..study.layers import attention_layers, undisturbed
-from ..study.residual.flow import flow
+from ..study.ledger import ledger
 from ..study.scores import head_scores
-from ..study.steps.ledger import ledger
-from ..study.table import RANK, HeadTable
+from ..study.stats import RANK, HeadTable
 from ..study.trace import trace_heads
 from ..tensor import Tensor, tensor
 from ..training.runs import load_char_model, model_file
@@ -204,11 +204,8 @@ def write_ledger(args):
         if args.scope not in layers:
             raise cli.CommandError(f"--head needs the --scope of one attention layer: {', '.join(layers)}")
         _check_head(args.head, layers[args.scope])
-    with cli.refusing(ValueError):  # a form without values that heads divide
-        book = ledger(
-            lambda: text.loss(text.model, *text.batch), args.scope, args.head, args.values, args.check,
-            names=text.model, impl=args.impl,
-        )  # fmt: skip
+    loss = lambda: text.loss(text.model, *text.batch)  # noqa: E731
+    book = ledger(loss, args.scope, args.head, args.values, args.check, names=text.model)
     for entry in book.entries:
         entry.made = ""  # a line of this program means nothing to the user
     print(f"{text}\n{book}")

@@ -20,20 +20,17 @@ runs.load_char_model of minigrad.training loads in Python. README.md in this fol
 """
 
 from .layers import attention_layers, head_weights
-from .patterns import attention_to, duplicate, entropy, induction, previous
-from .stats import STATS, Stat, stat
-from .table import HeadTable
-from .trace import HeadTrace, LayerTrace, trace_heads
-from .given import trace_of
+from .stats import STATS, HeadTable, Stat, attention_to, duplicate, entropy, induction, previous
+from .trace import HeadTrace, LayerTrace, trace_heads, trace_of
 from .identities import IdentityError, IdentityReport
-from .steps.ledger import Ledger, ledger
+from .ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
 from .models import AttentionOnly, designed_head, unembedding
-from .weights.token_gradients import TokenGradients, token_gradients
-from .weights.backward_lens import BackwardLens, backward_lens
-from .residual.edges import Node
-from .residual.flow import Edges, Flow, flow
-from .effects.importance import (
+from .weight_gradients import BackwardLens, TokenGradients, backward_lens, token_gradients
+from .stream import Node
+from .flow import Edges, Flow, flow
+from .cut import cut_gradient
+from .importance import (
     METHODS,
     PruneReport,
     ablate_heads,
@@ -44,13 +41,12 @@ from .effects.importance import (
     prune,
     ranked,
 )
-from .residual.scissors import cut_gradient
 from .recorder import Recorder
 from .report import LayerView
 
 __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "STATS",
-    "Stat", "stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "trace_of", "IdentityError",
+    "Stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "trace_of", "IdentityError",
     "IdentityReport", "Ledger", "ledger", "head_scores", "repeated_tokens", "AttentionOnly", "designed_head",
     "unembedding", "TokenGradients", "token_gradients", "BackwardLens", "backward_lens", "Node", "Edges", "Flow",
     "flow", "METHODS", "PruneReport", "ablate_heads", "grouped", "head_importance", "losses_without", "mean_loss",

@@ -17,6 +17,8 @@ from .layers import as_float64, attention_layers
 class AttentionBlock(Module):
     """x + attention(x), causal: (B, T, C) -> (B, T, C)."""
 
+    study_parts = {"attn": None}
+
     def __init__(self, n_embd, n_head, impl):
         self.attn = MultiheadAttention(n_embd, n_head, bias=False, impl=impl, batch_first=True)
 
@@ -136,7 +138,8 @@ def unembedding(model: Module) -> Array:
     A part y of the residual stream adds y W_U / σ to the logits, where σ is what the norm divides by at that position,
     or 1 without a norm. The centering and the weight of a LayerNorm are part of W_U, which is (I - 11ᵀ/C) diag(weight)
     (matrix of the head); biases are not. Raises TypeError for a model without unembed(x)."""
-    unembed, norm = getattr(model, "unembed", None), getattr(model, "norm", None)
+    unembed: Any = getattr(model, "unembed", None)
+    norm: Any = getattr(model, "norm", None)
     if unembed is None:
         raise TypeError(f"{type(model).__name__} has no unembed(x), which takes (B, T, C) to logits")
     like = next(iter(attention_layers(model).values())).out_proj.weight  # (C, ·)

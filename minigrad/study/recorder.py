@@ -11,9 +11,9 @@ from ..base.errors import UnknownName, unknown
 from ..tensor import Tensor, grad
 from ..typing import Array, FilePath
 from . import report
-from .effects.importance import returned_loss
+from .flow import flow
+from .importance import returned_loss
 from .layers import attention_layers, undisturbed
-from .residual.flow import flow
 from .trace import trace_heads
 
 if TYPE_CHECKING:

@@ -10,18 +10,18 @@ from ..base.errors import unknown
 from ..random import Generator
 from ..tensor import Tensor, tensor
 from ..typing import Array
-from . import patterns
+from . import stats
 from .layers import attention_layers, head_weights, several, undisturbed
 from .models import unembedding
-from .table import HeadTable
+from .stats import HeadTable
 
 if TYPE_CHECKING:
     from ..nn.module import Module
 
 _OF_PATTERN = {
-    "previous": lambda pattern, tokens: patterns.previous(pattern).mean(0),
-    "duplicate": patterns.duplicate,
-    "induction": patterns.induction,
+    "previous": lambda pattern, tokens: stats.previous(pattern).mean(0),
+    "duplicate": stats.duplicate,
+    "induction": stats.induction,
 }
 KINDS = *_OF_PATTERN, "copying"
 _NUMBERS = 2**24  # how many numbers of a layer's patterns, or of its logits, are held at a time
@@ -44,7 +44,7 @@ def head_scores(
         induction   prefix matching: attention to what followed these copies
         copying     of all logits that its output raises, the part which belongs to the tokens that it attends to
 
-    The first three are means over the queries to which they apply (study.patterns). The last two define an induction
+    The first three are means over the queries to which they apply (study.stats). The last two define an induction
     head for Olsson et al. 2022. Copying uses the token at each position, t_j, and the direct logits of its value,
     ℓ_j = v_j W_O W_U, (V,), where W_U is study.unembedding (the divisor of the final norm cancels):
 

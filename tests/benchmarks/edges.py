@@ -26,10 +26,9 @@ import minigrad as mg
 from minigrad import nn, study
 from minigrad.gradcheck.report import aligned
 from minigrad.nn.attention import all_take
-from minigrad.study.residual import streams
-from minigrad.study.residual.edges import run_once
-from minigrad.study.residual.flow import _flow
-from minigrad.study.residual.scissors import Scissors
+from minigrad.study import stream as streams
+from minigrad.study.cut import Scissors
+from minigrad.study.flow import _flow
 
 TOP = 20
 
@@ -69,7 +68,7 @@ def as_linear(y, x, slope):
 
 
 @contextmanager
-def relp(found):
+def relp(model, found):
     """Within the with-block, backward takes norms and activations for linear."""
     outside, original = {}, streams._projected
 
@@ -87,8 +86,8 @@ def relp(found):
         streams._projected = divided
         stack.callback(setattr, streams, "_projected", original)
         for stream in found:
-            norms = {stream.norm, *(n for part in stream.parts for n in (part.before, part.after))} - {None}
-            for module in norms:
+            norms = {getattr(model, "norm", None), *(n for part in stream.parts for n in (part.before, part.after))}
+            for module in norms - {None}:
                 stack.callback(module.register_forward_hook(norm).remove)
             for part in stream.parts:
                 if not part.is_attention:
@@ -137,8 +136,8 @@ def measured(task, sizes, share):
         rows[name] = agreement(estimate()[known], cut.edges[known]) | {"seconds": time.perf_counter() - began}
 
     add("first order", lambda: study.flow(model, batch, loss).edges)
-    with relp(found):
-        add("relp", lambda: _flow(found, run_once(model, found, batch, loss)).edges)
+    with relp(model, found):
+        add("relp", lambda: _flow(found, streams.Run(model, found, batch, loss)).edges)
     for n in 1, 4:
         add(f"path, {n}", lambda n=n: along(model, batch, loss, found, cut, n))
     return {"edges": int(known.sum()), "loss": cut.loss, "seconds of cuts": seconds, "estimates": rows}

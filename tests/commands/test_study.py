@@ -199,7 +199,6 @@ VERSUS = ["--right", "a", "--wrong", "o"]
         (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.mlp.dropout"], r"there is no module"),
         (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn", "--head", "2"], r"no head 2"),
         (["ledger", "CHECKPOINT", "--text", TEXT, "--head", "0"], r"--head needs the --scope of one attention layer"),
-        ([*LEDGER, "--head", "1", "--impl", "per_head"], r"there is none of impl 'batched' or 'fused'"),
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a"], r"--right and --wrong need each other: --wrong is"),
         (["flow", "CHECKPOINT", "--text", TEXT, "--wrong", "a"], r"--right and --wrong need each other: --right is"),
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "ab", "--wrong", "c"], r"--right must be one .*, not 'ab'"),

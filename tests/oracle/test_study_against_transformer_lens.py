@@ -8,7 +8,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.study.layers import as_float64, head_weights
-from minigrad.study.residual.streams import back_through_norm
+from minigrad.study.stream import back_through_norm
 
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]  # its imports warn of their own affairs
 V, T, B, NH, C = 11, 6, 3, 4, 16

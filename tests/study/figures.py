@@ -9,7 +9,7 @@ import numpy as np
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
-from minigrad.study.effects.importance import returned_loss
+from minigrad.study.importance import returned_loss
 from minigrad.study.layers import WEIGHTS
 
 V, T, B = 65, 32, 4

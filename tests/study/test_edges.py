@@ -8,10 +8,11 @@ import pytest
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.base.errors import unknown
-from minigrad.study import layers, patterns
+from minigrad.study import layers
+from minigrad.study import stats as patterns
+from minigrad.study.ledger import _numbers
 from minigrad.study.models import AttentionOnly, designed_head
-from minigrad.study.steps.ledger import _numbers
-from minigrad.study.table import HeadTable
+from minigrad.study.stats import HeadTable
 
 from .models import ATTN, gpt, page_data, tokens, traced
 
@@ -196,11 +197,11 @@ def test_ranks_groups_and_the_printed_report():
 def test_a_mean_loss_is_over_batches():
     losses = iter([1.0, 2.0, 6.0])
     assert study.mean_loss(None, [(), (), ()], lambda model: mg.tensor(next(losses))) == 3.0
-    assert study.effects.importance.returned_loss(lambda x: (x, x.sum()), mg.ones(3)).item() == 3
-    assert study.effects.importance.returned_loss(lambda x: x.sum(), mg.ones(3)).item() == 3
+    assert study.importance.returned_loss(lambda x: (x, x.sum()), mg.ones(3)).item() == 3
+    assert study.importance.returned_loss(lambda x: x.sum(), mg.ones(3)).item() == 3
     for wrong in (lambda x: x, lambda x: (x.sum(), x), lambda x: 3.0):
         with pytest.raises(ValueError, match="function returns no loss for these 1 arguments: pass loss="):
-            study.effects.importance.returned_loss(wrong, mg.ones(3))
+            study.importance.returned_loss(wrong, mg.ones(3))
 
 
 def test_importance_is_a_mean_over_batches_of_any_sizes():
@@ -237,7 +238,7 @@ def test_what_a_trace_says_of_itself():
     model = gpt(dropout=0.25)
     trace = traced(model, heads=[3, 1])
     assert repr(trace[0]) == "<LayerTrace of blocks.0.attn, heads [1, 3]: B=3, T=6, S=6, with gradients>"
-    assert trace[0].dropout == 0.25 and not trace[0].altered and not trace[0].twice and trace[0].heads == (1, 3)
+    assert trace[0].dropout == 0.25 and not trace[0].altered and trace[0].heads == (1, 3)
     with study.trace_heads(model.eval(), grads=False) as trace:
         model(*tokens())
     assert repr(trace[1]).endswith("B=3, T=6, S=6, without gradients>") and trace[1].dropout == 0
@@ -255,18 +256,6 @@ def test_what_a_trace_says_of_itself():
     ):
         with pytest.raises(error, match=words), study.trace_heads(model, **options):
             pass
-
-
-def test_gradients_twice_are_told_only_where_they_are_second_derivatives():
-    model = gpt()
-    with study.trace_heads(model) as trace:
-        loss = model(*tokens())[1]
-        loss.backward(retain_graph=True)
-        loss.backward()
-    assert not trace[0].twice and trace.check().worst < 1e-10
-    with study.trace_heads(model) as trace:
-        mg.grad(model(*tokens())[1], model.wpe.weight, create_graph=True)
-    assert not trace[0].twice
 
 
 def test_what_the_identities_could_not_compare_is_said():

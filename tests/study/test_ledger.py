@@ -87,7 +87,7 @@ def test_the_parts_of_a_head_in_other_forms(changes):
     model = gpt(**changes)
     layer, loss = model.blocks[1].attn, loss_of(model)
     for h in range(layer.num_heads):
-        book = study.ledger(loss, ATTN, head=h, names=model, fd_check=True, impl=None)
+        book = study.ledger(loss, ATTN, head=h, names=model, fd_check=True)
         assert not book.failed and len(book.entries) >= 5
         group, d = layer.kv_of_head[h], layer.d_k
         rows = np.concatenate(
@@ -170,13 +170,13 @@ def test_what_the_trace_names_too_has_the_same_gradient_there(changes, dtype):
     with study.trace_heads(model) as trace:
         loss().backward()
     seen, rtol = trace[ATTN], {8: 1e-12, 4: 2e-5}[np.dtype(dtype).itemsize]
-    for given, impl in (loss, "batched"), (loss, None), (loss(), None):
-        found = complete(study.ledger(given, ATTN, impl=impl))
+    for given in loss, loss():
+        found = complete(study.ledger(given, ATTN))
         named = {"q", "k", "v", "scores", "pattern", "z"} & set(found)
         for value in named:
             g = getattr(seen, f"{value}_grad")
             np.testing.assert_allclose(found[value], g, rtol=rtol, atol=rtol * abs(g).max())
-        assert {"q", "z"} <= named and (impl is None or {"v", "pattern"} <= named)
+        assert {"q", "z"} <= named and (given is not loss or {"v", "pattern"} <= named)
         if "qk" in found:
             g = seen.scores_grad
             np.testing.assert_allclose(found["qk"], g * layer.score_scale, rtol=rtol, atol=rtol * abs(g).max())
@@ -244,8 +244,7 @@ def test_a_function_runs_in_the_batched_form(impl):
     with pytest.raises(RuntimeError, match="stop"):
         study.ledger(fails, ATTN, head=2)
     own = {"fused": "attention", "per_head": "cat"}[impl]
-    for again in study.ledger(loss()), study.ledger(loss, impl=None), study.ledger(loss, impl=impl):
-        assert own in {entry.op for entry in again.entries}
+    assert own in {entry.op for entry in study.ledger(loss()).entries}
 
 
 def test_contributions_are_counted_and_add_up():
@@ -379,9 +378,7 @@ def test_what_it_refuses():
     with pytest.raises(ValueError, match=r"one attention layer; in '' there is blocks.0.attn, blocks.1.attn"):
         study.ledger(loss, head=0)
     with pytest.raises(ValueError, match=r"there is none of impl 'batched' or 'fused'"):
-        study.ledger(loss_of(gpt(impl="per_head")), ATTN, head=0, impl=None)
-    with pytest.raises(ValueError, match="impl must be one of per_head, batched, fused, got 'fast'"):
-        study.ledger(loss_of(model), impl="fast")
+        study.ledger(loss_of(gpt(impl="per_head"))(), ATTN, head=0)
     with pytest.raises(ValueError, match="values must be 'summary' or 'full', got 'all'"):
         study.ledger(loss, values="all")
     with pytest.raises(ValueError, match=r"fd_check needs the inputs .* pass a function"):

@@ -6,7 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
-from minigrad.study.report.outcome import outcome_of
+from minigrad.study.report import outcome_of
 
 from .models import EncoderDecoder, gpt, page_data, tokens
 

@@ -195,31 +195,6 @@ def test_scrubbing(open_page, training):
     page.locator("#scrubber").focus()
     page.keyboard.press("ArrowLeft")  # the slider's own
     check(0)
-    box = page.locator("#loss").bounding_box()
-    page.mouse.click(box["x"] + 44 + (box["width"] - 52) * 38 / 119, box["y"] + 40)
-    hover(page, "pattern", 6, 3)
-    check(1)
-
-
-def test_play(open_page, training):
-    page = open_page(training, reduced_motion="reduce")
-    page.clock.install(time=0)
-    page.clock.pause_at(60_000)  # from here on the test moves the clock: no click is too late on a busy machine
-
-    def shown():
-        return page.locator("#play").inner_text(), page.locator("#step").inner_text()
-
-    page.locator("#play").click()
-    seen = [shown()]
-    for _ in range(3):
-        page.clock.run_for(350)
-        seen.append(shown())
-    # It starts again from the front and stops at the end.
-    assert seen == [("Pause", "step 0"), ("Pause", "step 40"), ("Pause", "step 100"), ("Play", "step 100")]
-    page.locator("#play").click()
-    page.locator("#play").click()
-    page.clock.run_for(2000)
-    assert shown() == ("Play", "step 0")
 
 
 def test_sequences_and_reload(open_page, training):
@@ -254,7 +229,7 @@ def test_hostile_text_is_only_text(open_page, tmp_path):
     assert HOSTILE in page.locator("#readout").inner_text() and "<b>" in page.locator("#readout").inner_text()
     page.mouse.click(*page.evaluate("heads.cell('pattern', 2, 2)"))
     assert page.locator("#pinned .chips").nth(1).locator("span").all_inner_texts()[1:4] == ["<b>", "&amp;", '"']
-    assert page.locator("img, b b, script").count() == 5  # data, thumbnails, two layers, and the script
+    assert page.locator("img, b b, script").count() == 3  # data, numbers, and the script
     page.wait_for_function("location.hash.includes('snapshot=')")
     page.reload()
     assert name(page) == HOSTILE + "0 · head 0"

@@ -1,7 +1,6 @@
 """The report's page in Chromium, beyond its two maps: text, predictions, the way backward, flow, curves, and size."""
 
 import re
-import time
 
 import numpy as np
 import pytest
@@ -9,7 +8,6 @@ import pytest
 import minigrad as mg
 from minigrad import study
 from minigrad.study.report import LayerView, write
-from minigrad.study.report.flow_data import flow_data
 
 from .conftest import settle
 
@@ -145,9 +143,6 @@ def test_the_way_backward(open_page, traced):
         assert float(re.search("= (.*?) ", cards[name])[1]) == pytest.approx(np.linalg.norm(x[0, h]), rel=0.05)
     largest = int(np.linalg.norm(seen.q_grad[0, h], axis=-1).argmax())
     assert f"({largest})" in page.locator("#strip .card").nth(4).locator("canvas").get_attribute("title")
-    page.locator("#strip").get_by_role("button", name="show dP").click()
-    settle(page)
-    assert page.evaluate("heads.state().gradient") == "dP"
 
 
 def test_the_flow_of_a_head(open_page, traced):
@@ -172,7 +167,7 @@ def test_the_flow_of_a_head(open_page, traced):
 
 
 def test_a_flow_of_cut_edges_says_so(open_page, model, batch, traced, tmp_path):
-    trace, first, *_ = traced
+    trace, *_ = traced
     flow = study.flow(model, batch, method="cut")
     page = open_page(trace.to_html(tmp_path / "cut.html", flow=flow))
     page.evaluate("set({ layer: 0, head: 0 })")
@@ -183,8 +178,6 @@ def test_a_flow_of_cut_edges_says_so(open_page, model, batch, traced, tmp_path):
         assert f"{'raises' if edge > 0 else 'lowers'} the loss; first order {'+' if slope > 0 else '−'}" in told
     assert "lacked what u adds" in page.locator("#flow").inner_text()
     assert "a step of training makes it stronger" not in page.locator("#flow").inner_text()
-    with pytest.raises(ValueError, match="by cut and by first_order"):
-        flow_data([flow, first], [], [])
 
 
 def test_heads_in_the_order_of_a_statistic(open_page, traced):
@@ -194,32 +187,9 @@ def test_heads_in_the_order_of_a_statistic(open_page, traced):
     order = [b.get_attribute("aria-label") for b in page.locator("#thumbs button").all()]
     rows = trace.table().sorted("entropy").rows
     assert order == [f"{path} · head {head}" for path, head in rows]
-    maps = page.locator("#thumbs canvas").first.screenshot()
-    page.get_by_role("button", name="lines").click()
-    settle(page)
-    assert page.locator("#thumbs canvas").first.screenshot() != maps
     page.locator("#order").select_option("")
     settle(page)
     assert page.locator("#thumbs button").first.get_attribute("aria-label") == "blocks.0.attn · head 0"
-
-
-def test_zoom_and_scroll_of_both_maps(open_page, traced):
-    page = open_page(traced[3])
-    width = "document.getElementById('pattern-map').offsetWidth"
-    before = page.evaluate(width)
-    page.keyboard.press("+")
-    settle(page)
-    assert page.evaluate(width) > 1.8 * before
-    page.locator("#zooms").get_by_role("button", name="8×").click()
-    settle(page)
-    page.locator("#pattern .plot").evaluate("plot => plot.scrollTo(300, 200)")
-    page.wait_for_function("document.querySelector('#gradient .plot').scrollTop === 200")
-    at = "plot => [plot.scrollLeft, plot.scrollTop]"
-    assert page.locator("#gradient .plot").evaluate(at) == [300, 200]
-    page.locator("#gradient-map").focus()
-    for _ in range(11):
-        page.keyboard.press("ArrowDown")
-    assert page.locator("#gradient .plot").evaluate(at)[1] > 200  # the cell that the keys move stays in sight
 
 
 def test_training_in_the_page(open_page, model, batch, tmp_path):
@@ -229,9 +199,10 @@ def test_training_in_the_page(open_page, model, batch, tmp_path):
         model.wte.weight.detach().copy_(mg.tensor(before * (1 + step / 4)))
         record(step, 1.0 / step)
     page = open_page(record.to_html(tmp_path / "t.html", vocab=VOCAB))
-    assert page.locator("#lines path.curve").count() == 6
+    assert page.locator("#lines path.curve title").inner_html() == "loss"  # the first of the curves
     steps, series = record.series("entropy")
     page.locator("#curve").select_option("entropy")
+    assert page.locator("#lines path.curve").count() == 6
     for s, step in enumerate(steps):
         page.locator("#scrubber").fill(str(s))
         settle(page)
@@ -245,38 +216,6 @@ def test_training_in_the_page(open_page, model, batch, tmp_path):
     page.locator("#lines path.curve:not(.now)").first.dispatch_event("click")
     settle(page)
     assert page.locator("#lines path.curve.now title").inner_html() == page.locator("#name").inner_text()
-
-
-def test_all_labels_of_64_tokens_are_there(open_page, tmp_path):
-    rng = np.random.default_rng(0)
-    pattern = rng.dirichlet(np.ones(64), (1, 1, 64))
-    path = write(
-        tmp_path / "a.html", [(None, {"a": LayerView([0], pattern, {"dS": pattern})})], title="", tokens=[["x"] * 64]
-    )
-    page = open_page(path)
-    page.evaluate("""() => {
-        const pen = CanvasRenderingContext2D.prototype, fill = pen.fillText;
-        window.told = [];
-        pen.fillText = function (text) { told.push(text); fill.apply(this, arguments); };
-        maps[0].draw();
-    }""")
-    assert page.evaluate("told.filter(text => text === 'x').length") == 128
-
-
-def test_all_that_leaves_a_head_is_told_though_few_edges_are_drawn(open_page, tmp_path):
-    model = study.AttentionOnly(8, 6, n_layer=4, n_head=6, n_embd=24)
-    x, y = mg.randint(0, 8, (1, 6)), mg.randint(0, 8, (1, 6))
-    with study.trace_heads(model) as trace:
-        model(x, y)[1].backward()
-    flow = study.flow(model, (x, y))
-    page = open_page(trace.to_html(tmp_path / "a.html", flow=flow))
-    page.evaluate("set({ layer: 0, head: 2 })")
-    settle(page)
-    said = re.search("All its readers together, to first order: by (.*)\\.", words(page, "#list"))[1]
-    told = {part.rsplit(" ", 1)[0]: float(part.rsplit(" ", 1)[1].replace("−", "-")) for part in said.split(", ")}
-    sums = {p: sum(edge for *_, by, edge in flow.out_of("blocks.0.attn", 2) if by == p) for p in ("q", "k", "v", "")}
-    right = {"MLPs and the end" if p == "" else p.upper(): x for p, x in sums.items()}
-    assert told == pytest.approx(right, rel=0.06)
 
 
 def test_it_says_what_is_differentiated(open_page, traced, tmp_path):
@@ -313,18 +252,6 @@ def test_gradients_that_are_not_finite_or_zero(open_page, tmp_path):
         settle(page)
 
 
-def test_pointing_while_numbers_are_unpacked(open_page, tmp_path):
-    rng = np.random.default_rng(0)
-    big, small = (LayerView([0], rng.dirichlet(np.ones(n), (1, 1, n))) for n in (40, 5))
-    tokens = {"big": ([["t"] * 40], [["t"] * 40]), "small": ([["u"] * 5], [["u"] * 5])}
-    page = open_page(write(tmp_path / "a.html", [(None, {"big": big, "small": small})], title="", tokens=tokens))
-    page.evaluate("() => { set({ layer: 1 }); point([35, 35]); }")  # before the chunk is there
-    settle(page)
-    assert page.evaluate("heads.state().cell") is None
-    page.evaluate("point([4, 3])")
-    assert words(page, "#readout").startswith("query u (4) → key u (3)")
-
-
 def test_queries_and_keys_of_different_texts_have_no_neighbours(open_page, tmp_path):
     view = LayerView([0], np.full((1, 1, 4, 4), 0.25), crossed=True)
     page = open_page(write(tmp_path / "a.html", [(None, {"cross": view})], title=""))
@@ -345,31 +272,11 @@ def test_the_focus_stays_where_it_was(open_page, traced):
     page.keyboard.press("Enter")
     settle(page)
     assert page.evaluate("document.activeElement.title").split()[1] == "(3):"  # the token
-    page.locator("#strip").get_by_role("button", name="show dP").click()
-    settle(page)
-    assert page.evaluate(focus) == "dP"
     page.locator("#order").select_option("entropy")
     page.locator("#thumbs [aria-current=true]").focus()
     page.keyboard.press("ArrowRight")
     settle(page)
     assert page.evaluate("document.activeElement.ariaLabel") == page.locator("#name").inner_text()
-
-
-def test_the_flow_by_keys(open_page, traced):
-    page = open_page(traced[3])
-    page.evaluate("set({ layer: 0, head: 1 })")
-    settle(page)
-    assert page.locator("#graph [tabindex='0']").count() == 1
-    page.locator("#graph [tabindex='0']").focus()
-    for key in ("ArrowRight", "ArrowUp", "ArrowLeft", "ArrowLeft", "ArrowLeft", "Enter"):
-        page.keyboard.press(key)
-    settle(page)
-    assert page.locator("#name").inner_text() == "blocks.1.attn · head 0"
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "blocks.1.attn head 0"
-    for key in ("ArrowDown", "ArrowDown", "Enter"):
-        page.keyboard.press(key)
-    settle(page)
-    assert "The largest edges of tokens" in words(page, "#list")
 
 
 @pytest.mark.parametrize("width", [390, 1100])
@@ -392,29 +299,3 @@ def test_text_can_be_read_on_its_colour(open_page, traced):
             return Math.min(...tables[true].map(contrast), ...tables[false].map(contrast), contrast(tables.bad));
         }""")
         assert worst > 4.5
-
-
-@pytest.mark.slow
-def test_144_heads_of_512_tokens(open_page, tmp_path):
-    rng = np.random.default_rng(0)
-    mask = np.tril(np.ones((512, 512), np.float32))
-    layers = {}
-    for i in range(12):
-        pattern = np.exp(rng.normal(size=(1, 12, 512, 512)).astype(np.float32)) * mask
-        pattern /= pattern.sum(-1, keepdims=True)
-        dP = rng.normal(size=pattern.shape).astype(np.float32)
-        dS = pattern * (dP - (pattern * dP).sum(-1, keepdims=True))
-        layers[f"blocks.{i}.attn"] = LayerView(list(range(12)), pattern, {"dS": dS, "dP": dP})
-    path = write(tmp_path / "a.html", [(None, layers)], title="large")
-    assert path.stat().st_size <= 30e6
-    start = time.monotonic()
-    page = open_page(path)
-    assert time.monotonic() - start < 10  # 1.0 to 1.5 where nothing else runs
-    page.evaluate("set({ layer: 7, head: 3 })")
-    settle(page)
-    x, top = layers["blocks.7.attn"].gradients["dS"][0, 3], np.abs(layers["blocks.7.attn"].gradients["dS"][0, 3]).max()
-    for q, k in [(511, 0), (3, 2), (400, 333)]:
-        shown = page.evaluate("([q, k]) => numbers(7, 3, 'dS').at(q, k)", [q, k])
-        roots = [np.sign(v) * np.sqrt(abs(v) / top) for v in (shown, x[q, k])]
-        assert abs(roots[0] - roots[1]) < 0.51 / 15
-    assert "Left out: dP" in words(page, "#precision")

@@ -8,11 +8,11 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.random import default_generator
-from minigrad.study import patterns
+from minigrad.study import stats as patterns
 from minigrad.study.layers import head_weights
 from minigrad.study.models import AttentionOnly, designed_head, unembedding
 from minigrad.study.scores import KINDS, head_scores, repeated_tokens
-from minigrad.study.table import HeadTable
+from minigrad.study.stats import HeadTable
 from minigrad.study.trace import trace_heads
 
 from .models import wild_gpt as gpt

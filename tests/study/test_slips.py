@@ -7,9 +7,8 @@ import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
 from minigrad.study.models import unembedding
-from minigrad.study.report.outcome import outcome_of
-from minigrad.study.residual import edges as residual_edges
-from minigrad.study.residual.streams import back_through_norm, through_norm
+from minigrad.study.report import outcome_of
+from minigrad.study.stream import back_through_norm, through_norm
 
 from .models import ATTN, EncoderDecoder, V, gpt, randomised, tokens, traced
 
@@ -115,16 +114,6 @@ def test_edges_through_norms_on_the_stream_that_have_weights():
     assert report.worst < 1e-10 and any("decoder" in row[0] and "from it" in row[2] for row in report.rows)
 
 
-def test_edges_do_not_depend_on_how_many_rows_are_held_at_a_time(monkeypatch):
-    models = gpt(), EncoderDecoder().double()
-    at_once = [study.flow(model, tokens()).edges for model in models]
-    monkeypatch.setattr(residual_edges, "ROWS", 1)
-    for model, expected in zip(models, at_once):
-        near(study.flow(model, tokens()).edges, expected)
-    monkeypatch.setattr(residual_edges, "ROWS", 4 * 16 * max(at_once[0].shape))  # four rows: the last chunk is shorter
-    near(study.flow(models[0], tokens()).edges, at_once[0])
-
-
 def test_edges_under_no_grad():
     model, batch = gpt(), tokens()
     with mg.no_grad():
@@ -141,44 +130,6 @@ def test_edges_are_sorted_by_size_whatever_their_sign():
 def test_a_loss_that_is_not_finite_has_a_flow():
     found = study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1] * float("inf"))
     assert np.isinf(found.loss) and not np.isfinite(found.edges).all()
-
-
-class Trunk(nn.Module):
-    """A trunk of one's own, whose blocks add `by` times what their parts say, but for short streams. The stream is 16
-    wide; embeddings may be narrower."""
-
-    def __init__(self, width=16, by=1.0):
-        blocks = gpt().blocks
-        self.wte, self.widen, self.head = nn.Embedding(V, width), nn.Linear(width, 16), nn.Linear(16, V)
-        self.blocks = nn.ModuleList(Scaled(block, by) for block in blocks)
-
-    def forward(self, x, y):
-        x = self.widen(self.wte(x))
-        for block in self.blocks:
-            x = block(x)
-        return F.cross_entropy(self.head(x).reshape(-1, V), y.reshape(-1))
-
-
-class Scaled(nn.Module):
-    def __init__(self, block, by):
-        self.norm1, self.attn, self.norm2, self.mlp, self.by = block.norm1, block.attn, block.norm2, block.mlp, by
-
-    def forward(self, x):
-        by = self.by if x.shape[1] > 3 else 1.0  # which a run on three tokens does not show
-        x = x + by * self.attn(self.norm1(x), is_causal=True)[0]
-        return x + by * self.mlp(self.norm2(x))
-
-
-@pytest.mark.parametrize("width, names", [(8, ["input"]), (16, ["tokens", "the rest"])])
-def test_what_is_put_into_a_stream_has_a_name(width, names):
-    found = study.flow(Trunk(width).double(), tokens())
-    assert [u.path for u in found.sources if u.path.split(".")[0] != "blocks"] == names
-
-
-def test_a_sum_that_is_slightly_off_is_refused_in_float32():
-    assert study.flow(Trunk().float(), tokens()).check().worst < 1e-6
-    with pytest.raises(study.IdentityError):
-        study.flow(Trunk(by=0.999).float(), tokens())
 
 
 def test_a_norm_without_eps_adds_that_of_its_dtype():

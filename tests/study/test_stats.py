@@ -10,7 +10,8 @@ import pytest
 import minigrad as mg
 from minigrad import nn, optim, study
 from minigrad.__main__ import main
-from minigrad.study.table import HeadTable
+from minigrad.study import stats
+from minigrad.study.stats import HeadTable
 from minigrad.training import checkpoint
 from minigrad.training.text import CharVocab
 
@@ -23,10 +24,10 @@ TEXT = "the cat sat on the mat."
 def peak():
     """A new statistic. It returns the values that it should have."""
 
-    @study.stat("mean max P", "0 to 1", "how much a query gives to its favourite key")
     def peak(seen, tokens):
         return seen.pattern.max(-1).mean((0, 2))
 
+    study.STATS["peak"] = study.Stat("mean max P", "0 to 1", "how much a query gives to its favourite key", peak)
     yield peak
     del study.STATS["peak"]
 
@@ -73,7 +74,7 @@ def test_a_declaration_is_enough(peak, model, tmp_path, capsys):
 def test_every_statistic_says_what_it_is(model):
     assert list(study.STATS) == list(traced(model).table().stats)
     for name, stat in study.STATS.items():
-        assert stat.name == name and all((stat.formula, stat.unit, stat.meaning))
+        assert all((stat.formula, stat.unit, stat.meaning)), name
 
 
 def test_what_a_statistic_needs_and_the_layer_lacks_is_nan():
@@ -84,14 +85,6 @@ def test_what_a_statistic_needs_and_the_layer_lacks_is_nan():
     known = {name for name, values in got.items() if not np.isnan(values).any()}
     assert known == {"norm", "entropy", "openness", "sink"}
     assert all(values.shape == (2,) for values in got.values())
-
-
-def test_a_name_is_given_once():
-    with pytest.raises(ValueError, match="there is a statistic called entropy already"):
-
-        @study.stat("", "", "")
-        def entropy(seen, tokens):
-            return np.zeros(len(seen.heads))
 
 
 @pytest.mark.parametrize("scale, open_by, least, most", [(1e-9, 0.5, 1e-2, 0.5 + 1e-9), (1e5, 0.0, 0.0, 1e-9)])
@@ -193,9 +186,9 @@ def test_padding_on_the_left_is_not_counted():
     for pattern in even, resting:
         padded = np.zeros((8, 8))
         padded[3:, 3:] = pattern
-        for statistic in study.patterns.entropy, study.patterns.sink, study.patterns.openness:
+        for statistic in stats.entropy, stats.sink, stats.openness:
             assert statistic(padded) == pytest.approx(statistic(pattern), abs=1e-15)
-    assert study.patterns.sink(padded) == 1.0
+    assert stats.sink(padded) == 1.0
 
 
 def test_padding_on_the_left_of_a_model_is_not_counted():

@@ -92,7 +92,7 @@ def test_what_is_frozen_below_has_parts_where_there_are_gradients(weight):
     if weight == "W_O":
         near(study.token_gradients(seen, 2, weight).total, out.grad.numpy()[:, 8:12].T)
     else:
-        with pytest.raises(RuntimeError, match=f"no grad yet of {weight[2].lower()} .* needed no gradient"):
+        with pytest.raises(RuntimeError, match=f"no grad yet of {weight[2].lower()}"):
             study.token_gradients(seen, 2, weight)
 
 

@@ -1,5 +1,4 @@
 // ---- the two maps
-let scrolling = false;
 class Heatmap {
   constructor(id) {
     const canvas = this.canvas = el("canvas", { id: id + "-map", tabIndex: 0, role: "application" });
@@ -11,12 +10,6 @@ class Heatmap {
     this.note = el("small", { className: "note" });
     const axes = el("small", { className: "axes", textContent: id === "pattern" ? "query ↓ key →" : "" });
     $(id).append(el("figcaption", {}, el("span", {}, this.title, axes), this.legend), this.note, this.plot, this.none);
-    this.plot.onscroll = () => {  // both maps show the same cells
-      if (scrolling) return;
-      scrolling = true;
-      for (const { plot } of maps) plot.scrollTo(this.plot.scrollLeft, this.plot.scrollTop);
-      requestAnimationFrame(() => scrolling = false);
-    };
     canvas.onmousedown = event => event.preventDefault();  // a click must not take the focus, and so the arrow keys
     canvas.onpointermove = event => point(this.cell(event));
     canvas.onpointerleave = event => { if (event.pointerType === "mouse") point(null); };
@@ -28,7 +21,7 @@ class Heatmap {
     canvas.onkeydown = event => {
       const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
       const [q, k] = state.cell || [0, 0], { queries, keys } = layers[state.layer];
-      if (move) { point([clamp(q + move[0], 0, queries - 1), clamp(k + move[1], 0, keys - 1)]); this.reveal(); }
+      if (move) point([clamp(q + move[0], 0, queries - 1), clamp(k + move[1], 0, keys - 1)]);
       else if (event.key === "Enter" || event.key === " ") set({ pin: q });
       else return;
       event.preventDefault(); event.stopPropagation();
@@ -44,7 +37,7 @@ class Heatmap {
     this.view = has ? numbers(state.layer, state.head, kind) : null;
     if (!has) return;
     paint(this.image, this.view);
-    const { signed, max } = this.view;
+    const { signed, top: max } = this.view;
     this.low.textContent = signed ? brief(-max) : "0"; this.high.textContent = brief(max);
     const stops = Array.from({ length: 33 }, (_, i) => css(colour(signed ? i / 16 - 1 : i / 32, signed)));
     this.bar.style.background = `linear-gradient(90deg, ${stops})`;
@@ -57,23 +50,20 @@ class Heatmap {
     const type = (size, weight = "") => context.font = `${weight} ${size * ratio}px ${style("--mono")}`;
     type(11);
     const widths = texts.map(side => Math.max(...side.map(text => context.measureText(text).width)));
-    // Short labels that are too close for one line take turns in two or three, so that none has to be left out.
-    const room = this.plot.clientWidth * ratio - 5 * ratio, pitch = room / columns * state.zoom;
-    const lanes = widths.map(width => width > 22 * ratio || pitch >= 11 * ratio ? 1 : pitch >= 5.5 * ratio ? 2 : 3);
-    const left = Math.ceil(widths[0] * lanes[0] + (lanes[0] + 7) * ratio);
+    const room = this.plot.clientWidth * ratio - 5 * ratio;
+    const left = Math.ceil(widths[0] + 8 * ratio);
     // Cells of whole device pixels all look alike. Small ones may be uneven, but not below a pixel: then it scrolls.
-    let size = Math.min((room - left) / columns, 44 * ratio) * state.zoom;
+    let size = Math.min((room - left) / columns, 44 * ratio);
     size = size >= 4 ? Math.floor(size) : Math.max(size, 1);
-    size = Math.min(size, Math.max(1, Math.floor(8000 / Math.max(rows, columns))));  // browsers refuse larger canvases
     const font = clamp(size / ratio * 1.1, ratio < 1.5 ? 9 : 7, 11), wide = widths[1] * font / 11;
-    const upright = lanes[1] > 1 || wide <= Math.max(size * .95, 8 * ratio);
-    const above = Math.ceil(upright ? (12 * lanes[1] + 5) * ratio : wide + 8 * ratio);
+    const upright = wide <= Math.max(size * .95, 8 * ratio);
+    const above = Math.ceil(upright ? 17 * ratio : wide + 8 * ratio);
     const width = Math.round(size * columns), height = Math.round(size * rows);
     this.box = { left, above, size };
     this.canvas.width = left + width + 2 * ratio; this.canvas.height = above + height + 2 * ratio;
     this.canvas.style.width = this.canvas.width / ratio + "px";
     this.canvas.style.height = this.canvas.height / ratio + "px";
-    context.fillStyle = hatching(context, ratio);
+    context.fillStyle = style("--line");  // of cells that no query sees
     context.fillRect(left, above, width, height);
     context.imageSmoothingEnabled = false;
     context.drawImage(this.image, left, above, width, height);
@@ -83,11 +73,11 @@ class Heatmap {
                          Math.round(w * size) + 1 + 2 * out, Math.round(h * size) + 1 + 2 * out);
     };
     const label = (side, i, strong) => {
-      const at = (i + .5) * size, text = texts[side][i], lane = strong ? 0 : i % lanes[side];
+      const at = (i + .5) * size, text = texts[side][i];
       context.save();
       type(font, strong ? "bold" : "");
       context.textBaseline = "middle"; context.textAlign = !side ? "right" : upright ? "center" : "left";
-      const far = !side ? 5 * ratio + lane * (widths[0] + ratio) : upright ? (9 + 12 * lane) * ratio : 5 * ratio;
+      const far = (side && upright ? 9 : 5) * ratio;
       context.translate(side ? left + at : left - far, side ? above - far : above + at);
       if (side && !upright) context.rotate(-Math.PI / 2);
       if (strong) {  // on a background that hides its neighbours, which may overlap it
@@ -100,7 +90,7 @@ class Heatmap {
       context.restore();
     };
     texts.forEach((side, s) => {  // one label in `every`; positions, which are numbers, get fewer and round ones
-      const apart = (s && upright ? wide + ratio : font * .86 * ratio) / size / lanes[s];
+      const apart = (s && upright ? wide + ratio : font * .86 * ratio) / size;
       const round = [1, 2, 5, 10, 20, 50, 100, 200];
       const every = layers[state.layer].tokens ? Math.ceil(apart) : round.find(n => n >= apart * 1.6) || 500;
       for (let i = 0; i < side.length; i += every) label(s, i, false);
@@ -121,21 +111,6 @@ class Heatmap {
     const k = Math.floor(((event.clientX - rect.left) * devicePixelRatio - left) / size);
     return q >= 0 && k >= 0 && q < this.view.rows && k < this.view.columns ? [q, k] : null;
   }
-  reveal() {  // scrolls so that the cell that is pointed at is in sight
-    const { left, above, size } = this.box, ratio = devicePixelRatio, { plot } = this;
-    const [y, x] = [above + state.cell[0] * size, left + state.cell[1] * size].map(at => at / ratio), s = size / ratio;
-    plot.scrollLeft = clamp(plot.scrollLeft, x + s - plot.clientWidth, x - left / ratio);
-    plot.scrollTop = clamp(plot.scrollTop, y + s - plot.clientHeight, y - above / ratio);
-  }
-}
-function hatching(context, ratio) {  // of cells that no query sees
-  const n = Math.round(6 * ratio), tile = el("canvas", { width: n, height: n }), pen = tile.getContext("2d");
-  pen.fillStyle = style("--raised"); pen.fillRect(0, 0, n, n);
-  pen.strokeStyle = style("--line"); pen.lineWidth = ratio;
-  pen.beginPath();
-  for (const x of [-n, 0, n]) { pen.moveTo(x, n); pen.lineTo(x + n, 0); }
-  pen.stroke();
-  return context.createPattern(tile, "repeat");
 }
 const SIGNS = {
   dS: `Gradient of the scores. Orange: a higher score here raises ${data.of}. Green: it lowers it.`,
@@ -175,7 +150,7 @@ function showPinned() {
     const top = Math.max(0, ...row.map(Math.abs).filter(isFinite));
     const chips = row.map((v, k) => {
       const hides = view.hides(q, k), c = colour(v && v / top, view.signed);
-      const chip = el("span", { className: `token${alike && k === q ? " self" : ""}${hides ? " hatched" : ""}`,
+      const chip = el("span", { className: `token${alike && k === q ? " self" : ""}${hides ? " unseen" : ""}`,
         textContent: cut(token(1, k), 24), title: `${token(1, k)} (${k}): ${hides ? "not seen" : format(v)}`,
         onpointerenter: () => point([q, k]) });
       if (!hides) Object.assign(chip.style, { background: css(c), color: inkOn(c) });

@@ -30,7 +30,7 @@ function showFlow() {
   rows.forEach((row, r) => row.forEach((node, i) =>
     at[node] = [width * (i + .5) / row.length, height - (r + .5) * pitch]));
   const picture = draw("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group",
-    "aria-label": "parts of the model: arrow keys move, Enter shows a part's edges, which are listed beside it" });
+    "aria-label": "parts of the model: Enter shows a part's edges, which are listed beside it" });
   for (const [u, v, p, edge, first] of [...shown].reverse()) {  // the largest are drawn last, above the others
     const [x0, y0] = at[u], [x1, y1] = [at[v][0] + SHIFT[p], at[v][1]], bend = (y0 - y1) / 2;
     const line = draw("path", { d: `M${x0},${y0 - 11}C${x0},${y0 - bend} ${x1},${y1 + bend} ${x1},${y1 + 11}`,
@@ -41,19 +41,18 @@ function showFlow() {
     line.append(told);
     picture.append(line);
   }
-  const boxes = [];
   nodes.forEach(([name, l, h], node) => {
     const [x, y] = at[node], row = rows.find(row => row.includes(node)), room = width / row.length;
     const beside = name.endsWith(".bias") && nodes[row[0]][1] >= 0;  // the bias of these heads' layer
     const brief = beside ? "bias" : cut(briefly(name), Math.max(1, Math.floor(room / 8)));
     const label = l < 0 ? brief : String(layers[l].heads[h]);
-    const box = boxes[node] = draw("g", { role: "button", tabindex: -1, "aria-label": name, class: `node${node === centre ? " centre" : ""}${l === state.layer && h === state.head ? " now" : ""}`,
+    const box = draw("g", { role: "button", tabindex: 0, "aria-label": name, class: `node${node === centre ? " centre" : ""}${l === state.layer && h === state.head ? " now" : ""}`,
       transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` });
     const wide = Math.min(room - 2, Math.max(20, label.length * 7 + 10)), title = draw("title", {}), text = draw("text", {});
     title.textContent = name; text.textContent = label;
     box.append(draw("rect", { x: -wide / 2, y: -11, width: wide, height: 22, rx: 5 }), text, title);
     box.onclick = () => l < 0 ? set({ part: node }) : set({ layer: l, head: h, part: null });
-    box.onkeydown = event => steer(event, node, boxes);
+    box.onkeydown = event => { if (event.key === "Enter") box.onclick(); };
     picture.append(box);
   });
   rows.forEach((row, r) => {  // the names of layers
@@ -63,37 +62,15 @@ function showFlow() {
     label.textContent = briefly(layers[l].path);
     picture.append(label);
   });
-  const focused = $("graph").contains(document.activeElement);
   $("graph").replaceChildren(picture);
-  const here = centre >= 0 && centre !== null ? centre : 0, box = $("graph");
-  boxes[here].setAttribute("tabindex", 0);  // the picture is one tab stop
-  if (focused) boxes[here].focus({ preventScroll: true });
-  if (centre !== null) box.scrollTop = at[here][1] - box.clientHeight / 2;
+  if (centre > 0) $("graph").scrollTop = at[centre][1] - $("graph").clientHeight / 2;
   const heading = centre === null ? "The largest edges" : centre < 0 ? "This head is not part of the flow"
     : `The largest edges of ${nodes[centre][0]}`;
   const items = touching.slice(0, IN_LIST).map(each => el("li", { textContent: inWords(...each) }));
-  const total = centre === null || centre < 0 ? [] : [el("p", { className: "muted", textContent: totals(centre) })];
-  $("list").replaceChildren(el("h3", { textContent: heading }), el("ol", {}, ...items), ...total);
+  $("list").replaceChildren(el("h3", { textContent: heading }), el("ol", {}, ...items));
 }
 function inWords(u, v, p, edge, first) {
   const { nodes, method } = data.flow;
   return `${nodes[u][0]} → ${nodes[v][0]}${p ? " by " + INPUTS[p] : ""}: ${signed(edge)}, `
     + `${edge > 0 ? "raises" : "lowers"} ${data.of}` + (method === "cut" ? `; first order ${signed(first)}` : "");
-}
-function totals(node) {  // what leaves a part, by the input that reads it
-  const parts = Object.entries(data.flow.totals[state.snapshot][node] || {}).map(([p, sum]) => `${p ? INPUTS[p] : "MLPs and the end"} ${signed(sum)}`);
-  return parts.length ? `All its readers together, to first order: by ${parts.join(", ")}.` : "";
-}
-function steer(event, node, boxes) {  // arrow keys move among the parts
-  const { rows } = data.flow, r = rows.findIndex(row => row.includes(node)), i = rows[r].indexOf(node);
-  const to = { ArrowLeft: rows[r][i - 1], ArrowRight: rows[r][i + 1], ArrowUp: (rows[r + 1] || [])[Math.min(i,
-    (rows[r + 1] || []).length - 1)], ArrowDown: (rows[r - 1] || [])[Math.min(i, (rows[r - 1] || []).length - 1)] };
-  if (event.key === "Enter" || event.key === " ") boxes[node].onclick();
-  else if (!Object.hasOwn(to, event.key)) return;
-  else if (to[event.key] !== undefined) {
-    boxes[node].setAttribute("tabindex", -1);
-    boxes[to[event.key]].setAttribute("tabindex", 0);
-    boxes[to[event.key]].focus();
-  }
-  event.preventDefault(); event.stopPropagation();
 }

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...autograd import enable_grad
-from ...base.errors import unknown
-from ...nn import GPT
-from ...nn.heads import known_heads
-from ...tensor import Tensor, grad, ones, tensor
-from ...typing import Array
-from ..layers import as_float64, attention_layers, path_of, several, undisturbed
+from ..autograd import enable_grad
+from ..base.errors import unknown
+from ..nn import GPT
+from ..nn.heads import known_heads
+from ..tensor import Tensor, grad, ones, tensor
+from ..typing import Array
+from .layers import as_float64, attention_layers, path_of, several, undisturbed
 
 if TYPE_CHECKING:
-    from ...nn.module import Module
+    from ..nn.module import Module
 
 METHODS = "ablate", "joint_path", "abs_gate_grad"
 

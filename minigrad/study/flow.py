@@ -32,22 +32,21 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ...base.errors import UnknownName, unknown
-from ...gradcheck.report import aligned
-from ...nn.attention import all_take
-from ...tensor import Tensor
-from ...viz.graph import Graph
-from ...viz.labels import count
-from ..effects.importance import returned_loss, value_of
-from ..identities import IdentityError, IdentityReport
-from ..layers import undisturbed
-from . import picture
-from .edges import StreamEdges, node_of, run_once
-from .scissors import Scissors
-from .streams import streams
+from ..base.errors import UnknownName, unknown
+from ..gradcheck.report import aligned
+from ..nn.attention import all_take
+from ..tensor import Tensor
+from ..viz.graph import Graph
+from ..viz.labels import count
+from . import flow_picture
+from .cut import Scissors
+from .identities import IdentityError, IdentityReport
+from .importance import returned_loss, value_of
+from .layers import as_float64, undisturbed
+from .stream import Node, Run, back_at_most, back_through_norm, node_of, norms, streams, through_norm
 
 if TYPE_CHECKING:
-    from ...nn.module import Module
+    from ..nn.module import Module
 
 Name: TypeAlias = str | int | tuple[str | int, int | None]  # of a node: see Flow.edge
 RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of what the model computes in -> the error allowed
@@ -126,7 +125,7 @@ class Flow:
         coloured by the input that reads, and dashed where they are positive: more of them raises the loss. Parts whose
         edges are all left out are grey. Raises ImportError without the Python package graphviz."""
         edges = self.all if edges is None else edges
-        return Graph(picture.digraph(self, edges, least))
+        return Graph(flow_picture.digraph(self, edges, least))
 
     def check(self, rtol: float | None = None) -> IdentityReport:
         """Test that the first-order edges of each source and of each input add up to what the backward gave. Returns an
@@ -183,10 +182,10 @@ def flow(
     (tests/benchmarks/edges.py).
 
     The model sees the batch in eval mode; no .grad is touched. It may be any whose streams are known: nn.GPT,
-    AttentionOnly, or one with an nn.TransformerEncoder, nn.TransformerDecoder or nn.Transformer in it. Norms may come
-    before the parts or after, keys may be shared by heads, and heads may be pruned. What a decoder outside of an
-    nn.Transformer takes its keys and values from is not known: those have no edges. No other thread may use the model
-    meanwhile. Raises TypeError for a model that is not known; ValueError for one not batch first, or whose parts
+    AttentionOnly, one with an nn.TransformerEncoder, nn.TransformerDecoder or nn.Transformer in it, or one of blocks
+    that declare their parts (stream.py). Norms may come before the parts or after, keys may be shared by heads, and
+    heads may be pruned. What a decoder outside of an nn.Transformer takes its keys and values from is not known: those
+    have no edges. Raises TypeError for a model that is not known; ValueError for one not batch first, or whose parts
     do not all run, or run more than once; IdentityError if the edges do not add up, as where a part is not
     x + part(norm(x)), or where the loss reads the stream before its end."""
     if method not in METHODS:
@@ -194,7 +193,7 @@ def flow(
     if most is not None and (not isinstance(most, (int, np.integer)) or most < 1):
         raise ValueError(f"most must be at least 1, or None, got {most!r}")
     found = streams(model)
-    result = _flow(found, run_once(model, found, batch, loss))
+    result = _flow(found, Run(model, found, batch, loss))
     if method == "cut":
         _cut(result, model, found, batch, loss, most)
     return result
@@ -216,22 +215,133 @@ def _cut(flow, model, found, batch, loss, most):
     flow.edges = edges
 
 
-def _flow(found, run, clean=None):
-    value, sources, inputs, blocks, rows = run.loss, [], [], [], []
-    for stream in found:
-        of_stream = StreamEdges(stream, run, clean)
-        block, errors = of_stream.edges()
-        earlier = np.arange(len(of_stream.sources))[:, None] < of_stream.before
-        blocks.append((len(sources), len(inputs), block, earlier))
-        rows += errors
-        sources += of_stream.sources
-        inputs += of_stream.inputs
-    edges = np.zeros((len(sources), len(inputs)))
-    known = np.zeros(edges.shape, bool)
-    for i, j, block, earlier in blocks:
-        at = np.s_[i : i + block.shape[0], j : j + block.shape[1]]
-        edges[at], known[at] = block, earlier
-    result = Flow(sources, inputs, edges, known, value.item(), rows, RTOL[run.seen.dtype.itemsize])
+def _flow(found, run):
+    """The first-order Flow of a Run."""
+    each = [_StreamEdges(stream, run) for stream in found]
+    sources = [node for one in each for node in one.sources]
+    inputs = [read for one in each for read in one.inputs]
+    edges, known = np.zeros((len(sources), len(inputs))), np.zeros((len(sources), len(inputs)), bool)
+    i = j = 0
+    for one in each:
+        m, n = one.edges.shape
+        edges[i : i + m, j : j + n], known[i : i + m, j : j + n] = one.edges, one.known
+        i, j = i + m, j + n
+    rows = [row for one in each for row in one.identities()]
+    result = Flow(sources, inputs, edges, known, run.loss, rows, RTOL[run.dtype.itemsize])
     if np.isfinite(edges).all():  # a loss that is not finite has no edges to add up
         result.check()
     return result
+
+
+class _StreamEdges:
+    """The edges within one stream: what each source writes times the gradient at each reader's copy, summed up over
+    sequences, as only one of them is held at a time.
+
+    sources: [Node]. inputs: [(Node, input)]. edges (sources, inputs). known: has the source written by then?"""
+
+    def __init__(self, stream, run):
+        sums: Any = None
+        self.run = run
+        self.normed = any(part.after is not None for part in stream.parts)
+        for b in range(len(run.x[stream.body[0], "in"])):
+            found = self._of_sequence(stream, b)
+            sums = found if sums is None else [[x + y for x, y in zip(*pair)] for pair in zip(sums, found)]
+        *reads, (self.written,) = sums
+        self.edges, self.sizes = np.zeros((2, len(self.sources), len(self.inputs)))
+        self.known, j = np.zeros(self.edges.shape, bool), 0
+        for edges, sizes, _ in reads:
+            at = np.s_[: len(edges), j : (j := j + edges.shape[1])]
+            self.edges[at], self.sizes[at], self.known[at] = edges, sizes, True
+        self.read = np.concatenate([whole for *_, whole in reads])
+
+    def _of_sequence(self, stream, b):
+        """For each read [edges (sources so far, inputs), Σ |write| |G| over positions, ⟨stream, G⟩ (inputs,)]; and last
+        [⟨write, dwrite⟩ (sources,)]."""
+        self.sources, self.inputs, reads, written = [], [], [], []
+        T, C = self.run.x[stream.body[0], "in"].shape[1:]
+        U, U_size = np.empty((0, T, C)), np.empty((0, T))  # what has been written so far
+        for event, *about in _events(stream, self.run, b):
+            if event == "write":
+                nodes, rows, totals = about
+                self.sources += nodes
+                written += list(totals)
+                U, U_size = np.concatenate([U, rows]), np.concatenate([U_size, norms(rows)])
+            elif event == "norm":
+                norm, x = about
+                U = through_norm(norm, x, U, self.run.dtype)
+                U_size = norms(U)
+            else:
+                names, norm, x, G = about
+                self.inputs += names
+                size = norms(G) if norm is None else back_at_most(norm, x, G, self.run.dtype)
+                G = G if norm is None else back_through_norm(norm, x, G, self.run.dtype)
+                edges = U.reshape(len(U), -1) @ G.reshape(len(G), -1).T
+                reads.append([edges, U_size @ size.T, G.reshape(len(G), -1) @ x.ravel()])
+        return [*reads, [np.array(written)]]
+
+    def identities(self):
+        """[(path, head, identity, error)]: errors are relative to Σ |write| |G|, since the edges themselves may be
+        small because what they add up cancels."""
+        rows = [
+            (node.path, node.head, "Σ edges from it = ⟨write, dwrite⟩", self._error(np.s_[i], self.written[i]))
+            for i, node in enumerate(self.sources)
+        ]
+        if not self.normed:
+            for j, (node, p) in enumerate(self.inputs):
+                error = self._error(np.s_[:, j], self.read[j])
+                rows.append((node.path, node.head, f"Σ edges to its {p or 'input'} = ⟨stream, G⟩", error))
+        return rows
+
+    def _error(self, at, expected):
+        difference, size = abs(self.edges[at].sum() - expected), self.sizes[at].sum()
+        about = np.finfo(self.run.dtype)
+        if size < about.tiny / about.eps:  # gradients so small that their last digits are gone
+            return 0.0
+        return float(difference / size if size else difference and np.inf)
+
+
+def _events(stream, run, b):
+    """What happens to a stream in sequence b, in order; rows are (…, T, C):
+
+    "write", [Node], rows, [⟨write, dwrite⟩]
+    "norm", norm, the stream that it is called with
+    "read", [(Node, input)], norm or None, the stream there, gradients behind the norm"""
+    dx = run.dx[stream.body[0], "in"][b]
+    for name, y in run.put_in(stream).items():
+        yield "write", [Node(stream.named(name))], y[b][None], [(y[b] * dx).sum()]
+    for part in stream.parts:
+        if not part.is_attention:
+            x, G = run.x[part.reads_at, "in"][b], run.dx[part.first, "in"][b]
+            yield "read", [(Node(part.path), "")], part.before, x, G[None]
+            y, dy = run.x[part.last, "out"][b], run.dx[part.last, "out"][b]
+            yield "write", [Node(part.path)], y[None], [(y * dy).sum()]
+        else:
+            yield from _reads(part, run, run.x[part.reads_at, "in"][b], b)
+            yield from _writes(part, run, b)
+        if part.after is not None:
+            yield "norm", part.after, run.x[part.after, "in"][b]
+    end = stream.body[-1], "out"
+    for part in stream.readers:
+        yield from _reads(part, run, run.x[end][b], b)
+    if not stream.readers:
+        yield "read", [(Node(stream.named(stream.end)), "")], None, run.x[end][b], run.dx[end][b][None]
+
+
+def _reads(part, run, x, b):
+    """Of the heads of an attention layer, by their inputs; none if what comes after it does not matter to this loss."""
+    call = run.call(part)
+    for p in part.inputs if call and call.has_grads else ():
+        W = getattr(call, f"W_{p.upper()}")  # (n, C, d)
+        G = call.projection_grad(p)[b] @ W.swapaxes(1, 2)  # (n, T, C)
+        yield "read", [(Node(part.path, h), p) for h in call.heads], part.before, x, G
+
+
+def _writes(part, run, b):
+    """Of the heads of an attention layer, and of its bias."""
+    call, bias, dy = run.call(part), part.first.out_proj.bias, run.dx[part.last, "out"][b]
+    if call:
+        z, dz = as_float64(call.z[b]), call.z_grad[b] if call.has_grads else 0.0
+        yield "write", [Node(part.path, h) for h in call.heads], z @ call.W_O, (z * dz).sum((1, 2))
+    if bias is not None:
+        y = np.broadcast_to(as_float64(bias), dy.shape)
+        yield "write", [Node(f"{part.path}.bias")], y[None], [(y * dy).sum()]

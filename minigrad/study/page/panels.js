@@ -1,5 +1,5 @@
 // ---- the grid of heads: a row for each layer, whose name leaves out what all paths begin or end with; or in the order
-// of a statistic. As small maps, or as lines from each query, at the left, to the keys that it reads
+// of a statistic
 const short = layers.map(({ path }) => path.split("."));
 for (const [end, drop] of [[0, "shift"], [-1, "pop"]])
   while (layers.length > 1 && short.every(p => p.length > 1 && p.at(end) === short[0].at(end)))
@@ -35,39 +35,7 @@ function arrange() {  // puts the heads in order
   rowLabels.forEach(label => label.hidden = !!raw);
   places.forEach(([, thumb]) => $("thumbs").append(thumb));
 }
-function paintThumbs() {
-  const { bytes } = unpacked.get(place(state.snapshot, -1));
-  const side = Math.ceil(54 * devicePixelRatio);
-  let at = 0;
-  layers.forEach((layer, l) => {
-    const rows = Math.min(layer.queries, 32), columns = Math.min(layer.keys, 32), n = rows * columns;
-    layer.heads.forEach((_, h) => {
-      const start = at + (state.sequence * layer.heads.length + h) * n, canvas = thumbs[l][h].firstChild;
-      const codes = bytes.subarray(start, start + n), context = canvas.getContext("2d");
-      if (state.lines) {
-        canvas.width = canvas.height = side;
-        context.strokeStyle = style("--accent"); context.lineWidth = devicePixelRatio;
-        codes.forEach((code, i) => {
-          if (code < 64) return;
-          context.globalAlpha = (code / 255) ** 2;
-          context.beginPath();
-          context.moveTo(0, (Math.floor(i / columns) + .5) / rows * side);
-          context.lineTo(side, (i % columns + .5) / columns * side);
-          context.stroke();
-        });
-        return;
-      }
-      canvas.width = columns; canvas.height = rows;
-      const image = context.createImageData(columns, rows);
-      codes.forEach((code, i) => {
-        const [r, g, b] = tables[false][Math.round(code / 255 * 512)];
-        image.data[4 * i] = r; image.data[4 * i + 1] = g; image.data[4 * i + 2] = b; image.data[4 * i + 3] = 255;
-      });
-      context.putImageData(image, 0, 0);
-    });
-    at += data.sequences * layer.heads.length * n;
-  });
-}
+const paintThumbs = () => each((l, h) => paint(thumbs[l][h].firstChild, numbers(l, h, "pattern")));
 
 // ---- bars: a statistic of every head, on one scale for all snapshots, so that bars can be compared between them
 const charts = Object.entries(data.stats).map(([name, raw]) => {

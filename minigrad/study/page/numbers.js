@@ -3,10 +3,9 @@
 // data.of says what is differentiated: "the loss", or what was given instead.
 const $ = id => document.getElementById(id);
 const data = JSON.parse($("data").textContent), { layers, steps } = data;
-layers.forEach((layer, l) => layer.kinds = data.kinds[l]);
-const chunks = document.querySelectorAll('script[type="text/plain"]');  // thumbnails and all layers of each snapshot
-const state = { layer: 0, head: 0, sequence: 0, snapshot: steps.length - 1, gradient: "", root: true, lines: false,
-                order: "", zoom: 1, part: null, curve: "",
+const chunks = document.querySelectorAll('script[type="text/plain"]');  // one for each snapshot
+const state = { layer: 0, head: 0, sequence: 0, snapshot: steps.length - 1, gradient: "", root: true,
+                order: "", part: null, curve: "",
                 cell: null, pin: null };  // cell: the [query, key] that is pointed at; pin: a query; part: whose edges
 
 // An element. Text from the data is only ever passed to append or textContent, so that it stays text.
@@ -37,84 +36,55 @@ const extent = values => values.reduce(([low, high], v) => isFinite(v) ? [Math.m
   : [low, high], [0, 0]);  // of the finite ones and 0
 const own = (object, key) => Object.hasOwn(object, key) ? object[key] : undefined;
 
-// ---- chunks: base64 of what was deflated (see packed.py), unpacked when first needed and then kept for a while
-const HALF = Float32Array.from({ length: 65536 }, (_, i) => {
-  const sign = i >> 15 ? -1 : 1, exponent = i >> 10 & 31, fraction = i & 1023;
-  if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (exponent ? 2 ** (exponent - 15) * (1 + fraction / 1024) : 2 ** -24 * fraction) / 2 ** 15;
-});
-const unpacked = new Map(), KEPT = 64;  // the bytes of the chunks used last
-async function unpack(i) {
-  if (unpacked.has(i)) return;
-  const text = atob(chunks[i].textContent), packed = Uint8Array.from(text, c => c.charCodeAt(0));
+// ---- the arrays of each snapshot: float32, deflated and in base64, unpacked when first needed and then kept
+const arrays = new Map();  // snapshot -> Float32Array
+const ready = () => arrays.has(state.snapshot);
+async function unpack(snapshot) {
+  const packed = Uint8Array.from(atob(chunks[snapshot].textContent), c => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  unpacked.set(i, { bytes: new Uint8Array(await new Response(stream).arrayBuffer()) });
+  arrays.set(snapshot, new Float32Array(await new Response(stream).arrayBuffer()));
 }
-const place = (snapshot, l) => snapshot * (layers.length + 1) + 1 + l;  // of a layer's chunk
-const ready = () => unpacked.has(place(state.snapshot, state.layer)) && unpacked.has(place(state.snapshot, -1));
-async function unpackShown() {
-  const wanted = [place(state.snapshot, state.layer), place(state.snapshot, -1)];
-  for (const i of unpacked.keys()) if (unpacked.size > KEPT && !wanted.includes(i)) unpacked.delete(i);
-  await Promise.all(wanted.map(unpack));
-}
-// What stands where in the chunk of a layer: a bit for each cell, then the codes of the cells that some head sees.
-function contents(l) {
-  const chunk = unpacked.get(place(state.snapshot, l));
-  if (chunk.starts) return chunk;
-  const { queries, keys, kinds, heads, byToken } = layers[l], n = queries * keys, bytes = chunk.bytes;
-  chunk.starts = [0];  // how many cells are seen in all sequences before one
-  for (let b = 0, i = 0, count = 0; b < data.sequences; b++) {
-    for (let j = 0; j < n; j++, i++) count += bytes[i >> 3] >> (i & 7) & 1;
-    chunk.starts.push(count);
+// Where a layer's arrays begin: of each kind (sequences, heads, queries, keys), then of each size by token.
+let end = 0;
+for (const layer of layers) {
+  const n = data.sequences * layer.heads.length, cells = layer.queries * layer.keys;
+  layer.at = new Map();
+  for (const [name, size] of [...layer.kinds.map(kind => [kind, cells]), ...layer.byToken]) {
+    layer.at.set(name, end);
+    end += n * size;
   }
-  const codes = Math.ceil(data.sequences * n / 8), size = chunk.starts.at(-1) * width;  // of a head's numbers
-  chunk.codes = (kind, h) => codes + (kinds.indexOf(kind) * heads.length + h) * size;
-  let at = codes + kinds.length * heads.length * size;
-  chunk.tokens = {};
-  for (const [name, length] of byToken) {
-    chunk.tokens[name] = { at, length };
-    at += heads.length * data.sequences * length * 2;
-  }
-  return chunk;
 }
-const width = data.precision ? 1 : 2;  // bytes of a number
-const half = (bytes, at) => HALF[bytes[at] | bytes[at + 1] << 8];
-const coarse = code => {  // a byte: the root of a fraction, in so many steps, with its sign
-  const c = code << 24 >> 24;
-  return c === -128 ? NaN : Math.sign(c) * (c / data.precision) ** 2;
+const part = (l, h, name, n) => {  // n numbers: those of a head in the current sequence
+  const start = layers[l].at.get(name) + (state.sequence * layers[l].heads.length + h) * n;
+  return arrays.get(state.snapshot).subarray(start, start + n);
 };
-// A head's numbers of a kind, in the current sequence, as fractions of the head's largest; 0 where nothing is seen.
+// A head's numbers of a kind, in the current sequence. Cells to which no head gives a weight are hidden.
 const views = new Map();
 function numbers(l, h, kind) {
   const key = `${state.snapshot} ${l} ${h} ${kind} ${state.sequence}`;
   if (views.has(key)) return views.get(key);
-  const { queries: rows, keys: columns } = layers[l], n = rows * columns, chunk = contents(l), { bytes } = chunk;
-  const first = state.sequence * n, peak = data.peaks[state.snapshot][l][kind][h];
-  const part = new Float32Array(n), hidden = new Uint8Array(n);
-  let at = chunk.codes(kind, h) + chunk.starts[state.sequence] * width, top = 0, largest = -1, squares = 0, strange = 0;
-  for (let j = 0, i = first; j < n; j++, i++) {
-    if (!(bytes[i >> 3] >> (i & 7) & 1)) { hidden[j] = 1; continue; }
-    const v = part[j] = width === 2 ? half(bytes, at) : coarse(bytes[at]), a = Math.abs(v);
-    at += width; squares += v * v;
-    if (a > top && a < Infinity) { top = a; largest = j; }
+  const { queries: rows, keys: columns, heads } = layers[l], n = rows * columns, values = part(l, h, kind, n);
+  const patterns = heads.map((_, i) => part(l, i, "pattern", n));
+  const hidden = values.map((_, j) => patterns.some(pattern => pattern[j]) ? 0 : 1);
+  let top = 0, largest = null, squares = 0, strange = 0;
+  values.forEach((v, j) => {
+    if (hidden[j]) return;
+    squares += v * v;
     if (!isFinite(v)) strange++;
-  }
-  const view = { part, hidden, rows, columns, top, max: top * peak, signed: kind !== "pattern",
-                 largest: largest < 0 ? null : [Math.floor(largest / columns), largest % columns],
-                 strange, norm: strange ? NaN : Math.sqrt(squares) * peak,
-                 at: (q, k) => { const v = part[q * columns + k]; return isFinite(v) ? v * peak : v; },
+    else if (Math.abs(v) > top) { top = Math.abs(v); largest = [Math.floor(j / columns), j % columns]; }
+  });
+  const view = { values, hidden, rows, columns, top, largest, strange, signed: kind !== "pattern",
+                 norm: strange ? NaN : Math.sqrt(squares), at: (q, k) => values[q * columns + k],
                  hides: (q, k) => hidden[q * columns + k] === 1 };
   if (views.size > 200) views.clear();
   views.set(key, view);
   return view;
 }
 // The sizes of a gradient by token, such as dq: one number for each query or key of the current sequence.
-function byToken(name) {
-  const chunk = contents(state.layer), { at, length } = chunk.tokens[name];
-  const start = at + (state.head * data.sequences + state.sequence) * length * 2;
-  const peak = data.tokenPeaks[state.snapshot][state.layer][name][state.head];
-  return Array.from({ length }, (_, i) => half(chunk.bytes, start + 2 * i) * peak);
-}
+const byToken = name => {
+  const [, length] = layers[state.layer].byToken.find(([other]) => other === name);
+  return [...part(state.layer, state.head, name, length)];
+};
 // The text of query (side 0) or key (side 1) number i of the current layer.
 const token = (side, i) => {
   const { tokens } = layers[state.layer];
@@ -150,14 +120,10 @@ const inkOn = rgb => {  // black or white, whichever contrasts more: by the rela
   return .2126 * r + .7152 * g + .0722 * b > .179 ? "#000" : "#fff";
 };
 
-// Draws a view on `canvas`, a pixel for each cell. Cells that are hidden are left clear: the canvas's hatching shows.
-function paint(canvas, { part, hidden, rows, columns, top, signed }) {
+// Draws a view on `canvas`, a pixel for each cell. Cells that are hidden are left clear.
+function paint(canvas, { values, hidden, rows, columns, top, signed }) {
   canvas.width = columns; canvas.height = rows;
   const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
-  for (let j = 0; j < part.length; j++) {
-    if (hidden[j]) continue;
-    const [r, g, b] = colour(part[j] && part[j] / top, signed), p = 4 * j;
-    image.data[p] = r; image.data[p + 1] = g; image.data[p + 2] = b; image.data[p + 3] = 255;
-  }
+  values.forEach((v, j) => { if (!hidden[j]) image.data.set([...colour(v && v / top, signed), 255], 4 * j); });
   context.putImageData(image, 0, 0);
 }

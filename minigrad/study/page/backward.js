@@ -20,23 +20,17 @@ const strip = CARDS.map(card => {
   const size = el("b"), canvas = el("canvas", { role: "img" }), list = el("p", { className: "value" });
   const element = el("div", { className: "card" }, el("div", {}, el("b", { textContent: card.name + " " }), size),
     el("code", { textContent: card.formula }), canvas, list, el("p", { textContent: card.says }));
-  if (card.map) element.append(el("button", { textContent: `show ${card.name}`,
-    onclick: () => {
-      set({ gradient: card.name });
-      $("gradients").querySelector("[aria-pressed=true]").focus();  // since this button goes
-    }, hidden: true }));
   $("strip").append(element);
-  return { ...card, size, canvas, list, element };
+  return { ...card, size, canvas, list };
 });
 function showStrip() {
   const layer = layers[state.layer], names = layer.byToken.map(([name]) => name);
   let any = false;
-  for (const { name, by, map, weights, size, canvas, list, element } of strip) {
+  for (const { name, by, map, weights, size, canvas, list } of strip) {
     const values = by && names.includes(name) ? byToken(name) : null, has = map && layer.kinds.includes(name);
     const dW = weights ? ["dW_Q", "dW_K", "dW_V", "dW_O"].filter(w => own(data.stats, w)) : [];
     any = any || !!values || has;
     canvas.hidden = !values; list.hidden = !dW.length;
-    if (element.lastChild.tagName === "BUTTON") element.lastChild.hidden = !has || state.gradient === name;
     const norm = values ? Math.hypot(...values) : has ? numbers(state.layer, state.head, name).norm : NaN;
     size.textContent = isNaN(norm) ? "" : `‖${name}‖ = ${brief(norm)}`;
     list.textContent = dW.map(w => `|${w}| ${brief(Number(data.stats[w][state.snapshot][state.layer][state.head]))}`).join(" · ");

@@ -2,24 +2,20 @@
 const maps = [new Heatmap("pattern"), new Heatmap("gradient")];
 const gradients = [...new Set(layers.flatMap(layer => layer.kinds.slice(1)))];
 state.gradient = gradients[0] || "";
-const toggles = (place, key, options) => options.map(([value, textContent, ariaLabel]) => {
+const toggles = (place, key, options) => options.map(([value, textContent]) => {
   const button = el("button", { textContent, onclick: () => set({ [key]: value }) });
-  if (ariaLabel) button.ariaLabel = ariaLabel;
   $(place).append(button);
   return () => button.ariaPressed = key === "part" ? (state.part === "all") === (value === "all") : state[key] === value;
 });
-const ZOOMS = [1, 2, 4, 8];
 const pressed = [...toggles("gradients", "gradient", gradients.map(kind => [kind, kind])),
                  ...toggles("shades", "root", [[true, "root"], [false, "linear"]]),
-                 ...toggles("zooms", "zoom", ZOOMS.map(z => [z, z + "×"])),
-                 ...toggles("looks", "lines", [[false, "maps"], [true, "lines"]]),
                  ...toggles("edges", "part", [[null, "this head"], ["all", "all"]])];
 for (const name of ["", ...Object.keys(data.stats)])
   $("order").append(el("option", { value: name, textContent: name ? "by |" + name + "|" : "by layer" }));
 $("order").onchange = event => set({ order: event.target.value });
 for (const name of curvable) $("curve").append(el("option", { value: name, textContent: name }));
 $("curve").onchange = event => set({ curve: event.target.value });
-state.curve = curvable.includes("gate_grad") ? "gate_grad" : curvable[0] || "";
+state.curve = curvable[0] || "";
 
 let painted = "", saving, changes = 0;
 function set(change) {
@@ -34,7 +30,7 @@ function set(change) {
   const now = ++changes;
   document.body.ariaBusy = !ready();
   if (ready()) return show();
-  unpackShown().then(() => {
+  unpack(state.snapshot).then(() => {
     if (now !== changes) return;  // something else has been asked for meanwhile
     document.body.ariaBusy = false;
     show();
@@ -42,7 +38,7 @@ function set(change) {
 }
 function show() {
   const layer = layers[state.layer], inGrid = $("thumbs").contains(document.activeElement);
-  const look = `${state.snapshot} ${state.sequence} ${state.lines} ${dark.matches} ${devicePixelRatio}`;
+  const look = `${state.snapshot} ${state.sequence} ${dark.matches} ${devicePixelRatio}`;
   if (painted !== (painted = look)) paintThumbs();
   $("scrubber").value = state.snapshot; $("sequence").value = state.sequence; $("order").value = state.order;
   $("curve").value = state.curve;
@@ -56,7 +52,7 @@ function show() {
   picker.scrollTop += Math.max(0, inner.bottom + 4 - box.bottom) - Math.max(0, box.top + 24 - inner.top);
   picker.scrollLeft += Math.max(0, inner.right + 4 - box.right) - Math.max(0, box.left + 24 - inner.left);
   maps[0].load("pattern"); maps[1].load(state.gradient);
-  for (const part of [read, showFinding, showPinned, showText, summarize, showStrip, showFlow, drawLoss, showCurves, ...charts]) part();
+  for (const part of [read, showFinding, showPinned, showText, summarize, showStrip, showFlow, showCurves, ...charts]) part();
   clearTimeout(saving);  // after a pause, since browsers refuse an address that changes many times a second
   saving = setTimeout(() => history.replaceState(null, "", "#" + new URLSearchParams({ layer: layer.path,
     head: layer.heads[state.head], sequence: state.sequence, snapshot: state.snapshot })), 100);
@@ -82,12 +78,11 @@ const climb = by => {  // to the head of the same number in another layer, or th
   const l = (state.layer + by + layers.length) % layers.length, head = layers[state.layer].heads[state.head];
   set({ layer: l, head: Math.max(0, layers[l].heads.findLastIndex(other => other <= head)) });
 };
-const magnify = by => set({ zoom: ZOOMS[clamp(ZOOMS.indexOf(state.zoom) + by, 0, ZOOMS.length - 1)] });
-const scrub = snapshot => { play(false); set({ snapshot: clamp(snapshot, 0, steps.length - 1) }); };
+const scrub = snapshot => set({ snapshot: clamp(snapshot, 0, steps.length - 1) });
 const back = () => scrub(state.snapshot - 1), forth = () => scrub(state.snapshot + 1);
 const keys = { ArrowLeft: () => flip(-1), ArrowRight: () => flip(1), ArrowUp: () => climb(-1),
                ArrowDown: () => climb(1), "[": back, ",": back, "]": forth, ".": forth,
-               "+": () => magnify(1), "=": () => magnify(1), "-": () => magnify(-1), Escape: () => set({ pin: null }) };
+               Escape: () => set({ pin: null }) };
 addEventListener("keydown", event => {
   const mine = event.key.startsWith("Arrow") && event.target.closest("input, select");
   if (!own(keys, event.key) || mine || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -97,14 +92,6 @@ addEventListener("keydown", event => {
 for (const way of ["Left", "Right", "Up", "Down"]) $(way.toLowerCase()).onclick = keys["Arrow" + way];
 $("scrubber").max = steps.length - 1;
 $("scrubber").oninput = event => scrub(Number(event.target.value));
-$("play").onclick = () => {
-  if (!timer && state.snapshot === steps.length - 1) set({ snapshot: 0 });
-  play(!timer);
-};
-$("loss").onclick = event => {
-  const far = s => steps[s] === null ? Infinity : Math.abs(across(steps[s]) - event.offsetX);
-  scrub(steps.reduce((best, _, s) => far(s) < far(best) ? s : best, state.snapshot));
-};
 for (let b = 0; b < data.sequences; b++) {
   const words = layers[0].tokens ? data.tokens[layers[0].tokens[0]][b] : [];
   const text = words.length ? ": " + cut(words.join(words.some(t => t.includes("␣")) ? "" : " "), 24) : "";
@@ -118,16 +105,10 @@ if (steps.length > 1) about.push(counted(steps.length, "snapshot"));
 else if (steps[0] !== null) about.push(stepName(0));
 $("about").textContent = window.DecompressionStream ? about.join(" · ")
   : "This browser cannot unpack the numbers: it has no DecompressionStream.";
-$("precision").textContent = (data.precision
-  ? `To keep this file small, values are stored in ${data.precision} steps of the square root, from 0 to each head's largest.`
-  : "Values are stored relative to each head's largest, with errors up to 0.05 %, or 1e-12 of that largest one.")
-  + (data.leftOut.length ? ` Left out: ${data.leftOut.join(", ")}; a larger limit would keep it.` : "")
-  + " Hatched cells are not seen by any head of the layer, and count for no colour scale.";
 document.querySelectorAll(".of").forEach(span => span.textContent = data.of);
-$("loss").hidden = !curve.length; $("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;
-$("training").hidden = steps.length < 2 && !curve.length;
+$("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;
+$("training").hidden = $("stepkeys").hidden = steps.length < 2;
 $("order").parentNode.hidden = !Object.keys(data.stats).length;
-for (const id of ["scrubber", "play", "step", "stepkeys"]) $(id).hidden = steps.length < 2;
 document.querySelector(".maps").classList.toggle("single", !gradients.length);
 mix();
 Object.assign(state, most());
