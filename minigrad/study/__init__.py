@@ -10,7 +10,7 @@
 
     study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2)     backward, step by step
     study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
-    study.token_gradients, backward_lens            what each token teaches a head's weights, as numbers and as tokens
+    study.token_gradients                           what each token teaches a head's weights
     study.head_scores(model)                        previous, duplicate, induction, copying
     study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
     study.ablate_heads, prune, Recorder, designed_head
@@ -25,8 +25,8 @@ from .trace import HeadTrace, LayerTrace, trace_heads, trace_of
 from .identities import IdentityError, IdentityReport
 from .ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
-from .models import AttentionOnly, designed_head, unembedding
-from .weight_gradients import BackwardLens, TokenGradients, backward_lens, token_gradients
+from .models import AttentionOnly, designed_head
+from .weight_gradients import TokenGradients, token_gradients
 from .stream import Node
 from .flow import Edges, Flow, flow
 from .cut import cut_gradient
@@ -48,7 +48,7 @@ __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "STATS",
     "Stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "trace_of", "IdentityError",
     "IdentityReport", "Ledger", "ledger", "head_scores", "repeated_tokens", "AttentionOnly", "designed_head",
-    "unembedding", "TokenGradients", "token_gradients", "BackwardLens", "backward_lens", "Node", "Edges", "Flow",
+    "TokenGradients", "token_gradients", "Node", "Edges", "Flow",
     "flow", "METHODS", "PruneReport", "ablate_heads", "grouped", "head_importance", "losses_without", "mean_loss",
     "prune", "ranked", "cut_gradient", "Recorder", "LayerView",
 ]  # fmt: skip

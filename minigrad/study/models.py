@@ -1,17 +1,13 @@
-"""Small models for studying heads: one that learns, and some whose weights are set so that a head attends as wanted.
-And how a model makes logits of its residual stream."""
+"""Small models for studying heads: one that learns, and some whose weights are set so that a head attends as wanted."""
 
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from ..autograd import no_grad
 from ..base.errors import unknown
-from ..nn import Embedding, LayerNorm, Linear, Module, ModuleList, MultiheadAttention, init
+from ..nn import Embedding, Linear, Module, ModuleList, MultiheadAttention, init
 from ..nn import functional as F
-from ..tensor import Tensor, arange, eye, tensor, zeros
-from ..typing import Array
-from .layers import as_float64, attention_layers
+from ..tensor import Tensor, arange, tensor
 
 
 class AttentionBlock(Module):
@@ -130,24 +126,3 @@ def designed_head(
         block.attn.scale = 1.0
         block.attn.load_from_heads([sharpness * W_QK], [np.eye(C)], [np.eye(C)], W_OV)
     return model, f"blocks.{len(layers) - 1}.attn", 0
-
-
-def unembedding(model: Module) -> Array:
-    """W_U (C, V), float64, of a model with unembed(x), and perhaps `norm` before it.
-
-    A part y of the residual stream adds y W_U / σ to the logits, where σ is what the norm divides by at that position,
-    or 1 without a norm. The centering and the weight of a LayerNorm are part of W_U, which is (I - 11ᵀ/C) diag(weight)
-    (matrix of the head); biases are not. Raises TypeError for a model without unembed(x)."""
-    unembed: Any = getattr(model, "unembed", None)
-    norm: Any = getattr(model, "norm", None)
-    if unembed is None:
-        raise TypeError(f"{type(model).__name__} has no unembed(x), which takes (B, T, C) to logits")
-    like = next(iter(attention_layers(model).values())).out_proj.weight  # (C, ·)
-    about: Any = dict(dtype=like.dtype, device=like.device)
-    with no_grad():
-        W_U = as_float64(unembed(eye(len(like), **about)[None]))[0] - as_float64(
-            unembed(zeros(1, 1, len(like), **about))
-        ).reshape(-1)
-    if getattr(norm, "weight", None) is not None:
-        W_U = as_float64(norm.weight)[:, None] * W_U
-    return W_U - W_U.mean(0) if isinstance(norm, LayerNorm) else W_U

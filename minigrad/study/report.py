@@ -21,16 +21,13 @@ from pathlib import Path
 import numpy as np
 
 from ..base.files import atomic_write
-from ..tensor import tensor
 from ..viz.labels import printable, visible
 from .flow_picture import rows_of
-from .layers import as_float64
 from .stats import STATS
 
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "training.js", "state.js"
 LIMIT = 30_000_000  # bytes of a whole file: a larger one is slow to open on a phone
-PREDICTIONS = 5  # of each token
 EDGES = 12  # how many edges of a node are shown, the largest, of those that leave it and of those that lead to it
 POINTS = 3000  # of a loss curve: of a longer one some are shown
 
@@ -69,7 +66,7 @@ def write(path, snapshots, **options):
 
 
 def page(
-    snapshots, *, title, tokens=None, losses=None, flows=None, outcomes=None, vocab=None, meanings=None, matters=None,
+    snapshots, *, title, tokens=None, losses=None, flows=None, meanings=None, matters=None,
     of="the loss", limit=LIMIT,
 ):  # fmt: skip
     """The HTML as a string.
@@ -78,8 +75,7 @@ def page(
     tokens: the text along the axes: B lists of T strings, or {layer path: (B lists of T queries, B lists of S keys)}.
         Without tokens, and for layers that are not named, the axes show positions.
     losses: (steps, values), the training curve; NaN and infinity are gaps in it.
-    flows, outcomes: for each snapshot a study.Flow and an Outcome, or None. vocab: a function or a list that
-        gives the text of a token's number, for the outcomes.
+    flows: for each snapshot a study.Flow, or None.
     meanings: {name of a statistic: what it means}, beside those of STATS. matters: the statistic whose largest size
         tells on which head the page opens (None: gate_grad, if there is one).
     of: what is differentiated, in words.
@@ -105,7 +101,6 @@ def page(
         "of": printable(str(of)),
         "losses": None if losses is None else _thinned(*losses),
         "flow": None if flows is None else _flow_data(flows, first),
-        "outcomes": None if outcomes is None else [_outcome_data(each, vocab) for each in outcomes],
     }
     size, chunks = 0, []
     for _, views in snapshots:
@@ -215,10 +210,10 @@ def _thinned(steps, values):
     return [steps.tolist(), _numbers(values)]
 
 
-def _numbers(values, digits=17):
+def _numbers(values):
     """A list for JSON, which has no nan and no infinity: they become words that JavaScript's Number() reads."""
     words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
-    return [words.get(str(v), float(f"{v:.{digits}g}")) for v in np.asarray(values, np.float64).tolist()]
+    return [words.get(str(v), v) for v in np.asarray(values, np.float64).tolist()]
 
 
 def _flow_data(flows, first):
@@ -255,61 +250,3 @@ def _largest(flow, number):
             leading[v] += 1
             kept.append([number[u], number[v], p, float(f"{edge:.4g}"), float(f"{first:.4g}")])
     return kept
-
-
-# --------------------------------------------------------------------------------------------------- loss of each token
-
-
-@dataclass(eq=False)
-class Outcome:
-    """What a language model says of B sequences of T tokens: the predictions of what comes after each, the most
-    probable first, and its loss.
-
-    ids, probabilities: (B, T, n). loss: (B, T), in nats, nan where there is no target; None if there are no targets at
-    all. targets: (B, T) ints, or None."""
-
-    ids: np.ndarray
-    probabilities: np.ndarray
-    loss: np.ndarray | None = None
-    targets: np.ndarray | None = None
-
-
-def outcome_of(logits, targets=None):
-    """The Outcome of logits (B, T, V) and perhaps targets (B, T) ints, of which negative ones do not count."""
-    log_p = tensor(as_float64(logits)).log_softmax(-1).numpy()  # (B, T, V)
-    ids = np.argsort(-log_p, axis=-1, kind="stable")[..., :PREDICTIONS]
-    found = Outcome(ids, np.exp(np.take_along_axis(log_p, ids, -1)))
-    if targets is not None:
-        found.targets = np.asarray(targets)
-        known = found.targets >= 0
-        right = np.take_along_axis(log_p, np.where(known, found.targets, 0)[..., None], -1)
-        found.loss = np.where(known, -right[..., 0], np.nan)
-    return found
-
-
-def texts_of(vocab):
-    """The function that gives the text of a token's number, from a function, a list, a str, a dict or a CharVocab."""
-    texts = getattr(vocab, "chars", vocab)
-
-    def text(i):
-        try:
-            return texts[i]
-        except LookupError as error:
-            raise ValueError(f"the vocabulary has no text for token {i}") from error
-
-    return texts if callable(texts) else text
-
-
-def _outcome_data(outcome, vocab):
-    """The texts and probabilities of predictions, and the loss of each token."""
-    if outcome is None:
-        return None
-    text, right = str if vocab is None else texts_of(vocab), None
-    if outcome.targets is not None:
-        right = [[visible(text(t)) if t >= 0 else None for t in row] for row in outcome.targets.tolist()]
-    return {
-        "top": [[[visible(text(i)) for i in ids] for ids in sequence] for sequence in outcome.ids.tolist()],
-        "p": [[_numbers(row, 5) for row in sequence] for sequence in outcome.probabilities],
-        "loss": None if outcome.loss is None else [_numbers(row, 5) for row in outcome.loss],
-        "right": right,
-    }

@@ -123,8 +123,6 @@ class HeadTrace:
     ints among the arguments, or the first ones given to an nn.GPT or AttentionOnly, whose second ones are targets."""
 
     tokens: Array | None = None
-    _targets: Array | None = None
-    _logits: Tensor | None = None
 
     def __init__(self, layers: Any, heads: Mapping[str, Sequence[int]], paths: Sequence[str]) -> None:
         """layers: {path: MultiheadAttention, or None}. heads: {path: numbers}. paths: of all layers of the model."""
@@ -198,7 +196,7 @@ class HeadTrace:
 
         tokens: the text along the axes: a list of T str for each sequence; one str or list for a single sequence; or
         {layer path: (lists of queries, lists of keys)}. None: what vocab makes of the numbers that the model was given.
-        vocab: a function, a list or a CharVocab that gives the text of a token's number, also of predicted ones.
+        vocab: a function, a list or a CharVocab that gives the text of a token's number.
         importance: {title: {layer path: (nh,)}}, further bars, such as head_importance's; the page opens on the head
         for which the first is largest. flow: a study.Flow of the same loss. of: what is differentiated, in words.
         limit: bytes; raises ValueError for more."""
@@ -215,24 +213,16 @@ class HeadTrace:
             title=title,
             tokens=self.labels(tokens, vocab),
             flows=None if flow is None else [flow],
-            outcomes=None if self.outcome is None else [self.outcome],
-            vocab=vocab,
             meanings=dict.fromkeys(importance or {}, f"how much the head matters to {of}"),
             matters=next(iter(importance or {}), None),
             of=of,
             limit=limit,
         )
 
-    @property
-    def outcome(self) -> report.Outcome | None:
-        """The report.Outcome of the model's last call: its predictions and the loss of each token. None where its
-        tokens are not known or its output is not, or does not begin with, their logits (B, T, V)."""
-        return None if self._logits is None else report.outcome_of(self._logits, self._targets)
-
     def labels(self, tokens: Any, vocab: Any = None) -> Any:
         """tokens as report.page takes them, from what to_html takes."""
         if tokens is None and self.tokens is not None:
-            text = str if vocab is None else report.texts_of(vocab)
+            text = vocab if callable(vocab) else str if vocab is None else getattr(vocab, "chars", vocab).__getitem__
             ids = [[text(token) for token in row] for row in self.tokens.tolist()]
             return {path: (ids, ids) for path in self if self[path].pattern.shape[-2:] == (len(ids[0]),) * 2}
         tokens = tokens.tolist() if hasattr(tokens, "tolist") else tokens
@@ -245,10 +235,7 @@ class HeadTrace:
         """Returns the handles."""
         owners = Counter(p for m in model.modules() for p in vars(m).values() if isinstance(p, Parameter))
         self._shared = {p for p, n in owners.items() if n > 1}
-        handles = [
-            model.register_forward_pre_hook(self._keep_tokens),
-            model.register_forward_hook(self._keep_logits),
-        ]
+        handles = [model.register_forward_pre_hook(self._keep_tokens)]
         parameters = {}
         for path, layer in self.layers.items():
             if self._heads[path]:
@@ -264,12 +251,6 @@ class HeadTrace:
         known = len(ints) == 1 or (ints and isinstance(model, (GPT, AttentionOnly)))
         known = known and all(layer.batch_first for layer in self.layers.values())  # else they may be (T, B)
         self.tokens = ints[0].cpu().numpy().copy() if known else None
-        self._targets = ints[1].cpu().numpy().copy() if known and len(ints) > 1 else None
-
-    def _keep_logits(self, model, args, output):
-        first = output[0] if isinstance(output, tuple) and output else output
-        shape = None if self.tokens is None else self.tokens.shape
-        self._logits = first.detach() if isinstance(first, Tensor) and first.shape[:-1] == shape else None
 
     def _keep_products(self, p, g):
         products = as_float64(g) * as_float64(p)  # at once, since the optimizer may change p later

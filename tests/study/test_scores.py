@@ -10,8 +10,8 @@ from minigrad import nn
 from minigrad.random import default_generator
 from minigrad.study import stats as patterns
 from minigrad.study.layers import head_weights
-from minigrad.study.models import AttentionOnly, designed_head, unembedding
-from minigrad.study.scores import KINDS, head_scores, repeated_tokens
+from minigrad.study.models import AttentionOnly, designed_head
+from minigrad.study.scores import KINDS, head_scores, repeated_tokens, unembedding
 from minigrad.study.stats import HeadTable
 from minigrad.study.trace import trace_heads
 

@@ -6,8 +6,6 @@ import pytest
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
-from minigrad.study.models import unembedding
-from minigrad.study.report import outcome_of
 from minigrad.study.stream import back_through_norm, through_norm
 
 from .models import ATTN, EncoderDecoder, V, gpt, randomised, tokens, traced
@@ -146,28 +144,6 @@ def test_a_norm_without_eps_adds_that_of_its_dtype():
 # -------------------------------------------------------------------------------------------------------------- weights
 
 
-@pytest.mark.parametrize("weight", ["W_O", "W_V"])
-def test_the_lens_of_some_heads_is_that_of_all(weight):
-    model = gpt()
-    some, every = traced(model, heads=[1, 3])[ATTN], traced(model)[ATTN]
-    for head in (1, 3):
-        one, other = (study.backward_lens(model, seen, head, weight) for seen in (some, every))
-        np.testing.assert_array_equal(one.changes, other.changes)
-        np.testing.assert_array_equal(one.reads, other.reads)
-
-
-@pytest.mark.parametrize("head", range(4))
-def test_the_lens_of_a_head_with_a_gate(head):
-    """The gate multiplies, once, what the head writes and what a step makes of that."""
-    model = gated()
-    seen, W_O = traced(model)[ATTN], model.blocks[1].attn.head(head).W_O.detach().numpy()
-    written = GATES[head] * seen.z[:, head] @ W_O
-    lens = study.backward_lens(model, seen, head, "W_O", top=V)
-    near(lens.changes, -seen.y_grad)
-    np.testing.assert_array_equal(lens.reads, np.argsort(-(written @ unembedding(model)), -1, kind="stable"))
-    near(study.backward_lens(model, seen, head, "W_V").changes, -GATES[head] * seen.v_grad[:, head] @ W_O)
-
-
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_the_gradients_of_projections_are_float64(positions):
     seen = traced(gpt(mg.float32, positions=positions))[ATTN]
@@ -206,22 +182,6 @@ def test_statistics_of_float16_neither_underflow_nor_overflow():
 
 
 # ---------------------------------------------------------------------------------------------- trace, report and steps
-
-
-def test_targets_are_those_at_the_time_of_the_call():
-    model, (x, y) = gpt(), tokens()
-    given = x.numpy().copy(), y.numpy().copy()
-    with study.trace_heads(model, grads=False) as trace:
-        model(x, y)
-    x.fill_(0)
-    y.fill_(0)
-    np.testing.assert_array_equal(trace.tokens, given[0])
-    np.testing.assert_array_equal(trace.outcome.targets, given[1])
-
-
-def test_any_negative_target_does_not_count():
-    logits = np.random.default_rng(0).normal(size=(1, 3, 5))
-    assert np.isnan(outcome_of(logits, [[-1, 4, -100]]).loss).tolist() == [[True, False, True]]
 
 
 def test_what_a_report_shows_of_a_layer_is_what_the_trace_has():

@@ -50,14 +50,16 @@ class Heatmap {
     const type = (size, weight = "") => context.font = `${weight} ${size * ratio}px ${style("--mono")}`;
     type(11);
     const widths = texts.map(side => Math.max(...side.map(text => context.measureText(text).width)));
-    const room = this.plot.clientWidth * ratio - 5 * ratio;
-    const left = Math.ceil(widths[0] + 8 * ratio);
+    // Short labels that are too close for one line take turns in two or three, so that none has to be left out.
+    const room = this.plot.clientWidth * ratio - 5 * ratio, pitch = room / columns;
+    const lanes = widths.map(width => width > 22 * ratio || pitch >= 11 * ratio ? 1 : pitch >= 5.5 * ratio ? 2 : 3);
+    const left = Math.ceil(widths[0] * lanes[0] + (lanes[0] + 7) * ratio);
     // Cells of whole device pixels all look alike. Small ones may be uneven, but not below a pixel: then it scrolls.
     let size = Math.min((room - left) / columns, 44 * ratio);
     size = size >= 4 ? Math.floor(size) : Math.max(size, 1);
     const font = clamp(size / ratio * 1.1, ratio < 1.5 ? 9 : 7, 11), wide = widths[1] * font / 11;
-    const upright = wide <= Math.max(size * .95, 8 * ratio);
-    const above = Math.ceil(upright ? 17 * ratio : wide + 8 * ratio);
+    const upright = lanes[1] > 1 || wide <= Math.max(size * .95, 8 * ratio);
+    const above = Math.ceil(upright ? (12 * lanes[1] + 5) * ratio : wide + 8 * ratio);
     const width = Math.round(size * columns), height = Math.round(size * rows);
     this.box = { left, above, size };
     this.canvas.width = left + width + 2 * ratio; this.canvas.height = above + height + 2 * ratio;
@@ -73,11 +75,11 @@ class Heatmap {
                          Math.round(w * size) + 1 + 2 * out, Math.round(h * size) + 1 + 2 * out);
     };
     const label = (side, i, strong) => {
-      const at = (i + .5) * size, text = texts[side][i];
+      const at = (i + .5) * size, text = texts[side][i], lane = strong ? 0 : i % lanes[side];
       context.save();
       type(font, strong ? "bold" : "");
       context.textBaseline = "middle"; context.textAlign = !side ? "right" : upright ? "center" : "left";
-      const far = (side && upright ? 9 : 5) * ratio;
+      const far = !side ? 5 * ratio + lane * (widths[0] + ratio) : upright ? (9 + 12 * lane) * ratio : 5 * ratio;
       context.translate(side ? left + at : left - far, side ? above - far : above + at);
       if (side && !upright) context.rotate(-Math.PI / 2);
       if (strong) {  // on a background that hides its neighbours, which may overlap it
@@ -90,7 +92,7 @@ class Heatmap {
       context.restore();
     };
     texts.forEach((side, s) => {  // one label in `every`; positions, which are numbers, get fewer and round ones
-      const apart = (s && upright ? wide + ratio : font * .86 * ratio) / size;
+      const apart = (s && upright ? wide + ratio : font * .86 * ratio) / size / lanes[s];
       const round = [1, 2, 5, 10, 20, 50, 100, 200];
       const every = layers[state.layer].tokens ? Math.ceil(apart) : round.find(n => n >= apart * 1.6) || 500;
       for (let i = 0; i < side.length; i += every) label(s, i, false);

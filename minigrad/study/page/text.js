@@ -1,26 +1,16 @@
-// ---- the text, each token shaded by its loss; and what the model would have written after the one that is looked at
-const outcome = () => data.outcomes && data.outcomes[state.snapshot];
+// ---- the text: a click pins a query
 let chips = [], written = "";
 function showText() {
   const { queries, tokens } = layers[state.layer], what = `${state.sequence} ${tokens ? tokens[0] : "-" + queries}`;
   if (written !== (written = what)) {
     chips = Array.from({ length: queries }, (_, i) => el("button", { className: "token", textContent: cut(token(0, i), 24),
-      role: "option", onclick: () => set({ pin: state.pin === i ? null : i }), onpointerenter: () => predict(i),
-      onpointerleave: () => predict(state.pin), onfocus: () => predict(i) }));
+      role: "option", title: `${token(0, i)} (${i})`, onclick: () => set({ pin: state.pin === i ? null : i }) }));
     $("tokens").replaceChildren(...chips);
   }
-  const losses = outcome() && outcome().loss && outcome().loss[state.sequence].map(Number);
-  const fits = losses && losses.length === chips.length, top = fits ? Math.max(0, ...losses.filter(isFinite)) : 0;
   chips.forEach((chip, i) => {
-    const c = fits && !isNaN(losses[i]) ? colour(top && losses[i] / top, false, false) : null;
-    Object.assign(chip.style, { background: c ? css(c) : "", color: c ? inkOn(c) : "" });
-    chip.title = `${token(0, i)} (${i})${c ? ": loss of the next token " + format(losses[i]) : ""}`;
     chip.ariaSelected = chip.ariaCurrent = state.pin === i;
     chip.tabIndex = i === (state.pin === null ? 0 : state.pin) ? 0 : -1;
   });
-  $("text-help").textContent = "Click a token to see where it looks" + (fits
-    ? `. The stronger its colour, the larger the loss of what comes after it, up to ${format(top)} nats.` : ".");
-  predict(state.pin);
 }
 $("tokens").onkeydown = event => {  // the text is one tab stop
   const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1, Home: -Infinity, End: Infinity }[event.key];
@@ -30,19 +20,6 @@ $("tokens").onkeydown = event => {  // the text is one tab stop
   event.target.tabIndex = -1; to.tabIndex = 0; to.focus();
   event.preventDefault(); event.stopPropagation();
 };
-function predict(i) {
-  const found = outcome(), sequence = found && found.top[state.sequence];
-  $("predictions").hidden = !found;
-  if (!sequence || i === null || !sequence[i])
-    return fill("predictions", small(found ? "Predictions of what comes after a token appear here." : ""));
-  const right = found.right && found.right[state.sequence][i], loss = found.loss && Number(found.loss[state.sequence][i]);
-  const after = el("span", {}, small("after "), el("code", { textContent: token(0, i) }), ` (${i}) `);
-  const guesses = sequence[i].map((text, n) => el("span", { className: text === right ? "value right" : "value" },
-    el("code", { textContent: text }), ` ${(Number(found.p[state.sequence][i][n]) * 100).toFixed(1)} % `));
-  const truth = right === null || right === undefined ? [] : [small("right: "), el("code", { textContent: right })];
-  if (loss !== null && !isNaN(loss)) truth.push(small(` loss ${format(loss)}`));
-  fill("predictions", after, ...guesses, ...truth);
-}
 
 // ---- a head in a few sentences, for those who do not see the maps, and for all others
 function summarize() {
