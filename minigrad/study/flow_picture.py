@@ -4,8 +4,7 @@ import html
 import math
 
 from ..viz import canvas
-from ..viz.labels import DARK, GREY, line, small
-from ..viz.picture import FONT, STYLES
+from ..viz.labels import DARK, FONT, GREY, STYLES, line, small
 
 COLOURS = {**dict(zip("qkv", canvas.COLOURS)), "": GREY}  # told apart with any colour vision, on light and on dark
 READS = {"q": "Q of a head", "k": "its K", "v": "its V", "": "an MLP, or the end"}
@@ -22,7 +21,7 @@ MEANINGS = {  # method -> lines of the legend
 }
 WIDEST = 8.0  # points
 LABELLED = 8  # how many edges, the largest, are labelled with their values
-PITCH = 88, 78  # points from head to head, and from row to row
+PITCH = 88, 96  # points from head to head, and from row to row
 
 
 def digraph(flow, edges, least):
@@ -45,7 +44,7 @@ def digraph(flow, edges, least):
         text = f"{edge:+.2g}" if i < LABELLED else None
         picture.edge(ids[u], ids[v], text, color=COLOURS[p], fontcolor=COLOURS[p], tooltip=told, **look)
     legend = _legend(flow.method, shown, len(edges), largest)
-    picture.node("legend", legend, shape="plaintext", style="", pos=f"0,{-0.75 * PITCH[1]:.0f}!", tooltip=" ")
+    picture.node("legend", legend, shape="plaintext", style="", pos=f"0,{-0.7 * PITCH[1]:.0f}!", tooltip=" ")
     return picture
 
 
@@ -62,7 +61,8 @@ def _boxes(picture, rows, used):
         for x, node in enumerate(row):
             label = f"head {node.head}" if node.head is not None else "bias" if of_heads else str(node)
             kind = "leaf" if y == 0 else "start" if y == len(rows) - 1 else "op" if of_heads else "module"
-            look = {name: STYLES[kind if node in used else "middle"][name] for name in ("fillcolor", "color")}
+            look = {name: STYLES[kind][name] for name in ("fillcolor", "color")}
+            look |= {} if node in used else {"fillcolor": GREY + "14", "fontcolor": GREY}
             place = f"{((x + 0.5) / len(row) - 0.5) * room:.0f},{y * high}!"
             ids[node] = f"n{len(ids)}"
             picture.node(ids[node], line(label), pos=place, tooltip=line(str(node)), **look)
