@@ -43,7 +43,7 @@ from .cut import Scissors
 from .identities import IdentityError, IdentityReport
 from .importance import returned_loss, value_of
 from .layers import as_float64, undisturbed
-from .stream import Node, Run, back_at_most, back_through_norm, node_of, norms, streams, through_norm
+from .stream import Node, Run, back_at_most, back_through_norm, node_of, streams, through_norm
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -265,15 +265,15 @@ class _StreamEdges:
                 nodes, rows, totals = about
                 self.sources += nodes
                 written += list(totals)
-                U, U_size = np.concatenate([U, rows]), np.concatenate([U_size, norms(rows)])
+                U, U_size = np.concatenate([U, rows]), np.concatenate([U_size, np.linalg.norm(rows, axis=-1)])
             elif event == "norm":
                 norm, x = about
                 U = through_norm(norm, x, U, self.run.dtype)
-                U_size = norms(U)
+                U_size = np.linalg.norm(U, axis=-1)
             else:
                 names, norm, x, G = about
                 self.inputs += names
-                size = norms(G) if norm is None else back_at_most(norm, x, G, self.run.dtype)
+                size = np.linalg.norm(G, axis=-1) if norm is None else back_at_most(norm, x, G, self.run.dtype)
                 G = G if norm is None else back_through_norm(norm, x, G, self.run.dtype)
                 edges = U.reshape(len(U), -1) @ G.reshape(len(G), -1).T
                 reads.append([edges, U_size @ size.T, G.reshape(len(G), -1) @ x.ravel()])
@@ -293,11 +293,10 @@ class _StreamEdges:
         return rows
 
     def _error(self, at, expected):
-        difference, size = abs(self.edges[at].sum() - expected), self.sizes[at].sum()
-        about = np.finfo(self.run.dtype)
-        if size < about.tiny / about.eps:  # gradients so small that their last digits are gone
-            return 0.0
-        return float(difference / size if size else difference and np.inf)
+        """Gradients whose squares vanish count as none: of their last digits nothing is left."""
+        return float(
+            abs(self.edges[at].sum() - expected) / max(self.sizes[at].sum(), np.finfo(self.run.dtype).tiny ** 0.5)
+        )
 
 
 def _events(stream, run, b):

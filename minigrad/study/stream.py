@@ -272,15 +272,7 @@ def back_through_norm(norm, x, dy, dtype):
 
 def back_at_most(norm, x, dy, dtype):
     """How large dx could be, were nothing of it projected away: (…, n), Euclidean norms. Rounding is relative to it."""
-    return norms(_weight(norm) * dy) / _divisor(norm, x, dtype)[..., 0]
-
-
-def norms(x):
-    """(…, C) -> (…): Euclidean, also of numbers whose squares are too small or too large for float64."""
-    largest = np.abs(x).max(-1, initial=0.0)
-    scale = np.where((largest > 0) & np.isfinite(largest), largest, 1.0)
-    x = x / scale[..., None]
-    return np.sqrt(np.einsum("...c,...c->...", x, x)) * scale
+    return np.linalg.norm(_weight(norm) * dy, axis=-1) / _divisor(norm, x, dtype)[..., 0]
 
 
 def _weight(norm):

@@ -264,11 +264,6 @@ def test_a_loss_that_looks_into_the_embedding_again():
     np.testing.assert_allclose(again.edges, study.flow(model, (x, y)).edges, rtol=1e-12)
 
 
-def test_a_float32_model_with_a_loss_in_float64():
-    flow = study.flow(gpt(dtype=mg.float32), tokens(), lambda model, x, y: model(x, y)[1].double())
-    assert flow.check().worst < 1e-6
-
-
 def test_queries_of_a_decoder_come_from_its_own_stream_and_keys_from_the_encoder():
     flow = study.flow(EncoderDecoder().double(), tokens())
     into = flow.into("transformer.decoder.layers.0.multihead_attn", 1)

@@ -219,16 +219,6 @@ def test_it_says_what_is_differentiated(open_page, traced, tmp_path):
     assert not re.search(r"(raises|lowers|rises|falls|gradient of) the loss", page.locator("body").inner_text())
 
 
-def test_a_head_outside_of_the_flow(open_page, traced, tmp_path):
-    view = LayerView([0], np.eye(3)[None, None], {"dS": np.ones((1, 1, 3, 3))})
-    flow, path = traced[1], tmp_path / "a.html"
-    page = open_page(write(path, [(None, {"pool": view, "blocks.0.attn": view})], title="", flows=[flow]))
-    assert "This head is not part of the flow" in words(page, "#list")
-    page.keyboard.press("ArrowDown")
-    settle(page)
-    assert "The largest edges of blocks.0.attn head 0" in words(page, "#list")
-
-
 def test_gradients_that_are_not_finite_or_zero(open_page, tmp_path):
     pattern = np.tril(np.ones((4, 4)))[None, None] / np.arange(1, 5)[:, None]
     dS = np.stack([np.full((4, 4), np.nan), np.zeros((4, 4)), np.full((4, 4), np.inf)])[None]
@@ -249,43 +239,3 @@ def test_queries_and_keys_of_different_texts_have_no_neighbours(open_page, tmp_p
         words(page, "#summary")
         == "On average a query gives 25 % to the first token; it reads about 4.0 keys at a time."
     )
-
-
-def test_the_focus_stays_where_it_was(open_page, traced):
-    page = open_page(traced[3])
-    page.locator("#tokens button").nth(3).click()
-    page.get_by_role("button", name="Unpin").focus()
-    page.keyboard.press("ArrowRight")
-    settle(page)
-    focus = "document.activeElement.textContent"
-    assert page.evaluate(focus) == "Unpin"
-    page.keyboard.press("Enter")
-    settle(page)
-    assert page.evaluate("document.activeElement.title").split()[1] == "(3)"  # the token
-    page.locator("#order").select_option("entropy")
-    page.locator("#thumbs [aria-current=true]").focus()
-    page.keyboard.press("ArrowRight")
-    settle(page)
-    assert page.evaluate("document.activeElement.ariaLabel") == page.locator("#name").inner_text()
-
-
-@pytest.mark.parametrize("width", [390, 1100])
-def test_reading_a_cell_moves_nothing(open_page, traced, width):
-    page = open_page(traced[3], viewport={"width": width, "height": 900})
-    at = [page.locator("#pattern-map").bounding_box()]
-    page.evaluate("point([11, 3])")
-    at.append(page.locator("#pattern-map").bounding_box())
-    assert at[0] == at[1] and "loss" in words(page, "#readout")
-
-
-def test_text_can_be_read_on_its_colour(open_page, traced):
-    for scheme in ("light", "dark"):
-        page = open_page(traced[3], color_scheme=scheme)
-        worst = page.evaluate("""() => {
-            const light = rgb => { const [r, g, b] = rgb.map(v => v / 255 <= .03928 ? v / 255 / 12.92
-                : ((v / 255 + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
-            const contrast = rgb => { const a = light(rgb), b = inkOn(rgb) === "#000" ? 0 : 1;
-                return (Math.max(a, b) + .05) / (Math.min(a, b) + .05); };
-            return Math.min(...tables[true].map(contrast), ...tables[false].map(contrast), contrast(tables.bad));
-        }""")
-        assert worst > 4.5

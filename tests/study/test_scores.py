@@ -28,15 +28,6 @@ A = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.5, 0.25, 0], [0.1, 0.2, 0
 TOKENS = np.array([[7, 8, 7, 8]])
 
 
-def test_entropy_of_patterns():
-    rows = [0, math.log(2), 1.5 * math.log(2), -sum(p * math.log(p) for p in (0.1, 0.2, 0.3, 0.4))]
-    near(patterns.entropy(A, normalised=False), sum(rows) / 4)
-    near(patterns.entropy(A), sum(row / math.log(n) for row, n in zip(rows[1:], (2, 3, 4))) / 3)
-    near(patterns.entropy(np.full((2, 3, 5, 6), 1 / 6)), np.ones((2, 3)))
-    near(patterns.entropy([[0.5, 0.5], [0.0, 0.0]]), 1)  # a query that sees nothing does not count
-    assert np.isnan(patterns.entropy([[1.0]]))
-
-
 def test_where_patterns_look():
     near(patterns.previous(A), (0.5 + 0.5 + 0.3) / 3)
     near(patterns.duplicate(A[None, None], TOKENS), [(0.25 + 0.2) / 2])  # of queries 2 and 3, to 0 and 1

@@ -189,14 +189,3 @@ def test_padding_on_the_left_is_not_counted():
         for statistic in stats.entropy, stats.sink, stats.openness:
             assert statistic(padded) == pytest.approx(statistic(pattern), abs=1e-15)
     assert stats.sink(padded) == 1.0
-
-
-def test_padding_on_the_left_of_a_model_is_not_counted():
-    mg.manual_seed(0)
-    model, idx = nn.GPT(nn.GPTConfig(11, 16, n_layer=1, positions="rotary")).double().eval(), tokens()[0]
-    with study.trace_heads(model, grads=False) as trace:
-        model(idx)
-        model.trunk(mg.cat([mg.zeros(len(idx), 3, dtype=mg.int64), idx], 1), left_padding=mg.full((len(idx),), 3))
-    plain, padded = trace.calls("blocks.0.attn")
-    for stat in "entropy", "openness", "sink":
-        np.testing.assert_allclose(study.STATS[stat].of(padded), study.STATS[stat].of(plain), rtol=1e-9)
