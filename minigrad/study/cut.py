@@ -40,7 +40,7 @@ def cut_gradient(
     stay as they are.
 
     source: a head ("0.2": head 2 of attention layer 0; "blocks.0.attn head 2"), an attention layer or an MLP by its
-    path, "tokens", "positions", or "input" where there is no embedding. target: a head, a layer or an MLP that comes
+    path, "tokens", "positions", or "input", all that comes into the first block. target: a head, a layer or an MLP that comes
     later, or "logits" ("output" of an nn.TransformerEncoder). part: "q", "k" or "v" of a head or an attention layer;
     None: all of it. The names are those of study.flow. factor: what the gradient is multiplied by; or a function that
     gives it, of the number of forwards with gradients since the with began.
@@ -79,7 +79,7 @@ class Scissors:
         self.ran = False  # whether the source has written in this forward
         writer = source.path.removesuffix(BIAS)
         for stream in found:
-            put_in = ["input"] if stream.embedding is None else ["tokens", "positions"]
+            put_in = ["input", *(() if stream.embedding is None else ("tokens", "positions"))]
             order = {stream.named(name): -1 for name in put_in} | {part.path: i for i, part in enumerate(stream.parts)}
             readers = {part.path: part for part in (*stream.parts, *stream.readers)}
             ends = [*readers, stream.named(stream.end)]
@@ -124,8 +124,8 @@ class Scissors:
             if path == stream.named("input"):
                 return [at.register_forward_pre_hook(lambda module, args: self._wrote(args[0]))]
             if path == stream.named("tokens"):
-                return [embedding.register_forward_hook(lambda module, args, y: self._wrote(y))]
-            look = embedding.register_forward_hook(lambda module, args, y: self._look(y))
+                return [embedding.register_forward_hook(lambda module, args, y: self._wrote(_tokens(y)))]
+            look = embedding.register_forward_hook(lambda module, args, y: self._look(_tokens(y)))
             return [look, at.register_forward_pre_hook(lambda module, args: self._wrote(args[0] - self.read))]
         layer = self.writer.last
         if self.source.head is not None:
@@ -203,6 +203,12 @@ class Scissors:
 
 def _first(y):
     return y[0] if isinstance(y, tuple) else y
+
+
+def _tokens(y):
+    if y.ndim != 3:
+        raise ValueError("the model's first nn.Embedding is not that of its tokens: cut what comes from its 'input'")
+    return y
 
 
 def _bias_like(layer, y):

@@ -255,3 +255,19 @@ class Wide(Model):
 def test_what_is_put_into_a_stream_has_a_name(make, names):
     found = study.flow(make().double(), tokens())
     assert [u.path for u in found.sources if u.path.split(".")[0] != "layers"] == names
+
+
+class PositionsFirst(Model):
+    def __init__(self):
+        self.pos_emb = nn.Embedding(T, C)
+        super().__init__(GPT2Block)
+
+
+def test_an_embedding_of_positions_is_not_taken_for_that_of_tokens():
+    model, batch = PositionsFirst().double(), tokens()
+    cut = study.flow(model, batch, method="cut", most=8)
+    assert {u.path for u, *_ in cut.all} >= {"input"}
+    with study.cut_gradient(model, "tokens", "logits"), pytest.raises(ValueError, match="not that of its tokens"):
+        model(*batch)
+    with study.cut_gradient(model, "input", "layers.0.attn"):
+        assert model(*batch)[1].item() == pytest.approx(cut.loss, rel=1e-14)
