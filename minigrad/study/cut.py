@@ -40,10 +40,10 @@ def cut_gradient(
     stay as they are.
 
     source: a head ("0.2": head 2 of attention layer 0; "blocks.0.attn head 2"), an attention layer or an MLP by its
-    path, "tokens", "positions", or "input", all that comes into the first block. target: a head, a layer or an MLP that comes
-    later, or "logits" ("output" of an nn.TransformerEncoder). part: "q", "k" or "v" of a head or an attention layer;
-    None: all of it. The names are those of study.flow. factor: what the gradient is multiplied by; or a function that
-    gives it, of the number of forwards with gradients since the with began.
+    path, "tokens", "positions", or "input", all that comes into the first block. target: a head, a layer or an MLP that
+    comes later, or "logits" ("output" of an nn.TransformerEncoder). part: "q", "k" or "v" of a head or an attention
+    layer; None: all of it. The names are those of study.flow. factor: what the gradient is multiplied by; or a function
+    that gives it, of the number of forwards with gradients since the with began.
 
     Only the direct path is cut: what flows through parts between the two still does. An attention layer that is named
     takes the batched form, whose values agree with the fused form's to rounding.

@@ -112,7 +112,7 @@ def page(
     if not text or len(text.encode()) > limit:
         raise ValueError(
             f"the report would be larger than its limit of {limit / 1e6:.3g} MB: give fewer layers, heads, sequences "
-            "or snapshots, or a larger limit"
+            "or snapshots, shorter text, or a larger limit"
         )
     return text
 

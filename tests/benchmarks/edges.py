@@ -85,10 +85,10 @@ def relp(model, found):
     with ExitStack() as stack:
         streams._projected = divided
         stack.callback(setattr, streams, "_projected", original)
-        for stream in found:
-            norms = {getattr(model, "norm", None), *(n for part in stream.parts for n in (part.before, part.after))}
-            for module in norms - {None}:
+        for module in model.modules():
+            if isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
                 stack.callback(module.register_forward_hook(norm).remove)
+        for stream in found:
             for part in stream.parts:
                 if not part.is_attention:
                     first, last = (
