@@ -126,7 +126,7 @@ def write_ledger(args):
     with cli.refusing(ValueError):  # --head without a layer, or a form without values that heads divide
         book = study.ledger(
             lambda: text.loss(text.model, *text.batch), args.scope, args.head, args.values, args.check,
-            names=text.model, impl=args.impl,
+            names=text.model,
         )  # fmt: skip
     for entry in book.entries:
         entry.made = ""  # a line of this program means nothing to the user

@@ -16,9 +16,8 @@ and so does a head whose importance is positive.
 """
 
 from ..base import cli
-from ..nn.attention import FORMS
+from ..study.flow import METHODS
 from ..study.report import LIMIT
-from ..study.residual.flow import METHODS
 from ..training import runs
 from . import readings
 from .readings import MOST_CUT
@@ -59,7 +58,6 @@ def add_ledger(command):
                          help="full prints all numbers (default: summary)")  # fmt: skip
     command.add_argument("--check", action="store_true",
                          help="compare with finite differences; exit status 1 if one differs")  # fmt: skip
-    command.add_argument("--impl", choices=FORMS, default="batched", help="the form of attention (default: batched)")
 
 
 def add_flow(command):

@@ -10,36 +10,27 @@
 
     study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2)     backward, step by step
     study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
-    study.patch, edge_patch                         one head's value, or one edge, of another run
-    study.attention_attribution, what_if            single cells of a pattern
-    study.token_gradients, backward_lens            what each token teaches a head's weights, as numbers and as tokens
-    study.composition(model, "k")                   how much heads read of what earlier heads write, by their weights
+    study.token_gradients                           what each token teaches a head's weights
     study.head_scores(model)                        previous, duplicate, induction, copying
     study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
-    study.logit_attribution, unembedding            what heads, MLPs and embeddings add to the logits
-    study.ablate_heads, prune, Recorder, designed_head, qk_circuit, ov_circuit, rollout
+    study.ablate_heads, prune, Recorder, designed_head
 
 `minigrad report`, flow, ledger and others do most of this for a character model's checkpoint, which
 runs.load_char_model of minigrad.training loads in Python. README.md in this folder has a reading order.
 """
 
 from .layers import attention_layers, head_weights
-from .patterns import attention_to, duplicate, entropy, induction, pair_induction, previous, rollout
-from .stats import STATS, Stat, stat
-from .table import HeadTable
-from .trace import HeadTrace, LayerTrace, trace_heads
-from .given import trace_of
+from .stats import STATS, HeadTable, Stat, attention_to, duplicate, entropy, induction, previous
+from .trace import HeadTrace, LayerTrace, trace_heads, trace_of
 from .identities import IdentityError, IdentityReport
-from .steps.ledger import Ledger, ledger
+from .ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
 from .models import AttentionOnly, designed_head
-from .weights.circuits import LogitAttribution, logit_attribution, ov_circuit, qk_circuit, unembedding
-from .weights.composition import Composition, composition
-from .weights.token_gradients import TokenGradients, token_gradients
-from .weights.backward_lens import BackwardLens, backward_lens
-from .residual.edges import Node
-from .residual.flow import Edges, Flow, edge_patch, flow
-from .effects.importance import (
+from .weight_gradients import TokenGradients, token_gradients
+from .stream import Node
+from .flow import Edges, Flow, flow
+from .cut import cut_gradient
+from .importance import (
     METHODS,
     PruneReport,
     ablate_heads,
@@ -50,19 +41,14 @@ from .effects.importance import (
     prune,
     ranked,
 )
-from .effects.patching import patch
-from .residual.scissors import cut_gradient
-from .effects.cells import WhatIf, attention_attribution, what_if
 from .recorder import Recorder
 from .report import LayerView
 
 __all__ = [
-    "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "pair_induction",
-    "previous", "rollout", "STATS", "Stat", "stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "trace_of",
-    "IdentityError", "IdentityReport", "Ledger", "ledger", "head_scores", "repeated_tokens", "AttentionOnly",
-    "designed_head", "LogitAttribution", "logit_attribution", "ov_circuit", "qk_circuit", "unembedding",
-    "Composition", "composition", "TokenGradients", "token_gradients", "BackwardLens", "backward_lens", "Node",
-    "Edges", "Flow", "edge_patch", "flow", "METHODS", "PruneReport", "ablate_heads", "grouped", "head_importance",
-    "losses_without", "mean_loss", "prune", "ranked", "patch", "cut_gradient", "WhatIf", "attention_attribution",
-    "what_if", "Recorder", "LayerView",
+    "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "STATS",
+    "Stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "trace_of", "IdentityError",
+    "IdentityReport", "Ledger", "ledger", "head_scores", "repeated_tokens", "AttentionOnly", "designed_head",
+    "TokenGradients", "token_gradients", "Node", "Edges", "Flow",
+    "flow", "METHODS", "PruneReport", "ablate_heads", "grouped", "head_importance", "losses_without", "mean_loss",
+    "prune", "ranked", "cut_gradient", "Recorder", "LayerView",
 ]  # fmt: skip

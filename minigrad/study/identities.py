@@ -69,9 +69,9 @@ def check(trace, rtol=None):
     """Compare all that a HeadTrace kept; returns an IdentityReport, raises IdentityError if something does not hold.
 
     rtol: the largest error allowed (None: RTOL, by the dtype). What is compared is the batched form, from the layer's
-    weights to its output. Two things are assumed: the pattern and z are used for nothing but that output (a loss that
-    reads the pattern, by need_weights, adds to dP), and all gradients of the weights come from forwards within the
-    trace. Raises RuntimeError if no gradient has come yet."""
+    weights to its output. It is assumed that the pattern and z are used for nothing but that output (a loss that reads
+    the pattern, by need_weights, adds to dP), that all gradients of the weights come from forwards within the trace,
+    and that none are second derivatives. Raises RuntimeError if no gradient has come yet."""
     rows, skipped, allowed = [], [], {}
     for path, layer in trace.layers.items():
         calls, name = [call for call in trace.calls(path) if call.has_grads], path or "the layer"
@@ -79,8 +79,6 @@ def check(trace, rtol=None):
             skipped.append(f"{name}: no grad yet")
         elif any(call.altered for call in calls):
             skipped.append(f"{name}: it has hooks that may have replaced what it computes")
-        elif any(call.twice for call in calls):
-            skipped.append(f"{name}: second derivatives have come back to it")
         else:
             allowed[path] = RTOL[calls[0].z.itemsize] if rtol is None else rtol
             compared = [pair for call in calls for pair in _formulas(call)]

@@ -13,6 +13,8 @@ from ..tensor import Tensor, arange, tensor
 class AttentionBlock(Module):
     """x + attention(x), causal: (B, T, C) -> (B, T, C)."""
 
+    study_parts = {"attn": None}
+
     def __init__(self, n_embd, n_head, impl):
         self.attn = MultiheadAttention(n_embd, n_head, bias=False, impl=impl, batch_first=True)
 
@@ -24,7 +26,7 @@ class AttentionBlock(Module):
 class AttentionOnly(Module):
     """An attention-only transformer (Elhage et al. 2021): token and learned position embeddings, layers of causal
     attention that each add to the residual stream, and an untied head. Without norms, MLPs and biases, the logits are a
-    sum over paths through heads, which study.circuits writes out. Attributes are named as in nn.GPT.
+    sum over paths through heads. Attributes are named as in nn.GPT.
 
     The initial weights are normal. Their std is .19 for tokens, .375 for positions, 1/√C for Q, K, V and the
     unembedding, which keeps the size of numbers from layer to layer, and 1/√(2C) for O. At C = 64, where these are .125

@@ -11,9 +11,9 @@ from ..base.errors import UnknownName, unknown
 from ..tensor import Tensor, grad
 from ..typing import Array, FilePath
 from . import report
-from .effects.importance import returned_loss
+from .flow import flow
+from .importance import returned_loss
 from .layers import attention_layers, undisturbed
-from .residual.flow import flow
 from .trace import trace_heads
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Recorder:
             raise ValueError("flow=True needs a probe with a loss: the arguments of loss(model, *probe)")
         self.model, self.every, self.loss, self._with_flow = model, every, loss, flow
         self.probe: Any = probe
-        self.snapshots, self.losses, self.flows, self._outcomes = [], ([], []), [], []
+        self.snapshots, self.losses, self.flows = [], ([], []), []
         self._record(start)
 
     def __call__(self, step: int, loss: float | Tensor) -> None:
@@ -100,8 +100,6 @@ class Recorder:
             tokens=self._trace.labels(tokens, vocab),
             losses=self.losses,
             flows=[flow for _, flow in self.flows] or None,
-            outcomes=self._outcomes if any(self._outcomes) else None,
-            vocab=vocab,
             limit=limit,
         )
 
@@ -113,7 +111,6 @@ class Recorder:
                 self._backward()
         table = trace.table()
         self.snapshots.append((step, {path: trace[path].view(table) for path in trace}))
-        self._outcomes.append(trace.outcome)
         self._trace = trace
         if self._with_flow:
             self.flows.append((step, flow(self.model, self.probe, self.loss)))

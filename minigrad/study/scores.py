@@ -2,26 +2,27 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..autograd import no_grad
 from ..base.errors import unknown
+from ..nn import LayerNorm
 from ..random import Generator
-from ..tensor import Tensor, tensor
+from ..tensor import Tensor, eye, tensor, zeros
 from ..typing import Array
-from . import patterns
-from .layers import attention_layers, head_weights, several, undisturbed
-from .table import HeadTable
-from .weights.circuits import unembedding
+from . import stats
+from .layers import as_float64, attention_layers, head_weights, several, undisturbed
+from .stats import HeadTable
 
 if TYPE_CHECKING:
     from ..nn.module import Module
 
 _OF_PATTERN = {
-    "previous": lambda pattern, tokens: patterns.previous(pattern).mean(0),
-    "duplicate": patterns.duplicate,
-    "induction": patterns.induction,
+    "previous": lambda pattern, tokens: stats.previous(pattern).mean(0),
+    "duplicate": stats.duplicate,
+    "induction": stats.induction,
 }
 KINDS = *_OF_PATTERN, "copying"
 _NUMBERS = 2**24  # how many numbers of a layer's patterns, or of its logits, are held at a time
@@ -44,9 +45,9 @@ def head_scores(
         induction   prefix matching: attention to what followed these copies
         copying     of all logits that its output raises, the part which belongs to the tokens that it attends to
 
-    The first three are means over the queries to which they apply (study.patterns). The last two define an induction
+    The first three are means over the queries to which they apply (study.stats). The last two define an induction
     head for Olsson et al. 2022. Copying uses the token at each position, t_j, and the direct logits of its value,
-    ℓ_j = v_j W_O W_U, (V,), where W_U is study.unembedding (the divisor of the final norm cancels):
+    ℓ_j = v_j W_O W_U, (V,), where W_U is unembedding(model) (the divisor of the final norm cancels):
 
         r_j = ReLU(ℓ_j - mean ℓ_j),   share_j = r_j[t_j] / Σ_v r_j[v],   copying = Σ_ij P_ij share_j / Σ_ij P_ij.
 
@@ -132,3 +133,24 @@ def _size(model, name):
     if size is None:
         raise ValueError(f"{type(model).__name__} must have {name}, or a config with it")
     return size
+
+
+def unembedding(model: "Module") -> Array:
+    """W_U (C, V), float64, of a model with unembed(x), and perhaps `norm` before it.
+
+    A part y of the residual stream adds y W_U / σ to the logits, where σ is what the norm divides by at that position,
+    or 1 without a norm. The centering and the weight of a LayerNorm are part of W_U, which is (I - 11ᵀ/C) diag(weight)
+    (matrix of the head); biases are not. Raises TypeError for a model without unembed(x)."""
+    unembed: Any = getattr(model, "unembed", None)
+    norm: Any = getattr(model, "norm", None)
+    if unembed is None:
+        raise TypeError(f"{type(model).__name__} has no unembed(x), which takes (B, T, C) to logits")
+    like = next(iter(attention_layers(model).values())).out_proj.weight  # (C, ·)
+    about: Any = dict(dtype=like.dtype, device=like.device)
+    with no_grad():
+        W_U = as_float64(unembed(eye(len(like), **about)[None]))[0] - as_float64(
+            unembed(zeros(1, 1, len(like), **about))
+        ).reshape(-1)
+    if getattr(norm, "weight", None) is not None:
+        W_U = as_float64(norm.weight)[:, None] * W_U
+    return W_U - W_U.mean(0) if isinstance(norm, LayerNorm) else W_U

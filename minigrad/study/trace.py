@@ -5,12 +5,15 @@
         loss.backward()
     tr["blocks.1.attn"].pattern_grad[b, h]    # (T, S)
 
-It works by head hooks (nn.MultiheadAttention.register_head_hook) and by hooks on the tensors that these receive.
+It works by head hooks (nn.MultiheadAttention.register_head_hook) and by hooks on the tensors that these receive. Heads
+of PyTorch, or of an engine of your own, become a trace by what they computed:
+
+    tr = study.trace_of({"blocks.0.attn": {"q": q, "k": k, "v": v, "scores": s, "pattern": p, "z": z}})
 """
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..autograd import is_grad_enabled
 from ..base.errors import unknown
 from ..nn import GPT, Parameter
 from ..nn.attention import INPUTS, OUTPUT, POINTS
@@ -26,22 +28,21 @@ from ..nn.heads import known_heads
 from ..tensor import Tensor
 from ..typing import Array, FilePath
 from . import identities, report
-from .layers import WEIGHTS, as_float64, attention_layers, before_rotary, path_of, several
+from .layers import WEIGHTS, as_float64, attention_layers, before_rotary, head_weights, path_of, several
 from .models import AttentionOnly
-from .report.outcome import outcome_of, texts_of
-from .stats import GRADIENTS, LAYER, POSITIONS, STATS, TOKENS
-from .table import HeadTable
+from .stats import GRADIENTS, LAYER, POSITIONS, STATS, TOKENS, HeadTable
 
 if TYPE_CHECKING:
     from ..nn.attention import MultiheadAttention
     from ..nn.module import Module
     from .identities import IdentityReport
-    from .report import LayerView
-    from .report.outcome import Outcome
 
-VALUES = ["scores" if point == "qk" else point for point in POINTS]  # what a LayerTrace has of heads,
+SHAPES = {  # of what a LayerTrace has of heads,
+    "q": "(B, n, T, d_k)", "k": "(B, n, S, d_k)", "v": "(B, n, S, d_v)", "scores": "(B, n, T, S)",
+    "pattern": "(B, n, T, S)", "z": "(B, n, T, d_v)",
+}  # fmt: skip
 SHARED = [*INPUTS, OUTPUT]  # and what their heads share; it has the gradients of all
-NAMES = [*VALUES, *SHARED, *(f"{value}_grad" for value in [*VALUES, *SHARED]), *WEIGHTS]
+NAMES = [*SHAPES, *SHARED, *(f"{name}_grad" for name in [*SHAPES, *SHARED]), *WEIGHTS]
 
 
 @contextmanager
@@ -54,13 +55,64 @@ def trace_heads(
     the block, layers take the batched form: losses and gradients are, bit for bit, those of that form without a trace.
     Raises KeyError for an unknown layer, naming near matches, and ValueError for a head that no layer has or a model
     without attention."""
-    trace = HeadTrace(model, grads, layers, heads)
-    handles = trace._register_hooks(model)
+    traced = attention_layers(model, layers)
+    most = max(layer.num_heads for layer in traced.values())
+    wanted = known_heads(range(most) if heads is None else several(heads), most)
+    if heads is not None and not wanted:
+        raise ValueError("no heads are named: None means all")
+    of_layers = {path: tuple(sorted(wanted & set(range(m.num_heads)))) for path, m in traced.items()}
+    trace = HeadTrace(traced, of_layers, list(attention_layers(model)))
+    handles = trace._watch(model, grads)
     try:
         yield trace
     finally:
         for handle in handles:
             handle.remove()
+
+
+def trace_of(layers: Mapping[str, Mapping[str, Any]], scale: float | None = None, tokens: Any = None) -> "HeadTrace":
+    """A HeadTrace of heads of any framework: its check(), table() and to_html() show what does not need the weights.
+
+    layers: {name: {"q": x, "k": x, "v": x, "scores": x, "pattern": x, "z": x}}, of the shapes that LayerTrace says,
+        with scores before the mask. Each x has .data, an array or a tensor, and .grad, the same or None (PyTorch keeps
+        it after retain_grad()). Both are copied.
+    scale: of the scores, q kᵀ times it. None: 1/√d_k. tokens: (B, T) ints, for statistics and labels.
+    Raises ValueError for a value that is missing or has another shape, TypeError for one without .grad."""
+    if not layers:
+        raise ValueError("trace_of needs at least one layer")
+    calls = {path: _given(path, values, scale) for path, values in layers.items()}
+    trace = HeadTrace(dict.fromkeys(layers), {path: call.heads for path, call in calls.items()}, list(layers))
+    trace._calls = {path: [call] for path, call in calls.items()}
+    trace.tokens = None if tokens is None else np.array(tokens)
+    return trace
+
+
+def _given(path, values, scale):
+    if wrong := [name for name in values if name not in SHAPES]:
+        raise ValueError(unknown("value of heads", wrong[0], SHAPES))
+    if missing := [name for name in SHAPES if name not in values]:
+        raise ValueError(f"{path}: {', '.join(missing)} missing, trace_of needs {', '.join(SHAPES)}")
+    arrays = {}
+    for name, x in values.items():
+        if not hasattr(x, "grad"):
+            raise TypeError(f"{path}: {name} must have .data and .grad, got {type(x).__name__}")
+        arrays |= {name: _array(x.data)} | ({} if x.grad is None else {f"{name}_grad": _array(x.grad)})
+    sizes: dict = {}  # B, n, T, …: the first that is found
+    for value, dims in SHAPES.items():
+        for name in {value, f"{value}_grad"} & arrays.keys():
+            named = dict(zip(dims.strip("()").split(", "), arrays[name].shape))
+            sizes = named | sizes
+            if arrays[name].ndim != 4 or any(sizes[dim] != n for dim, n in named.items()):
+                raise ValueError(f"{path}: {name} must be {dims} with {sizes}, got shape {arrays[name].shape}")
+    scale = arrays["q"].shape[-1] ** -0.5 if scale is None else scale
+    return LayerTrace(path, None, tuple(range(sizes["n"])), scale, arrays)
+
+
+def _array(x):
+    """A copy, also of a tensor; the .grad of some engines is one."""
+    if not isinstance(x, np.ndarray):
+        x = x.cpu() if hasattr(x, "cpu") else getattr(x, "data", x)
+    return np.array(x)
 
 
 class HeadTrace:
@@ -70,22 +122,14 @@ class HeadTrace:
     an array; None where it is not clear which argument they are, or where layers are not batch first. They are the only
     ints among the arguments, or the first ones given to an nn.GPT or AttentionOnly, whose second ones are targets."""
 
-    def __init__(
-        self, model: "Module", grads: bool, layers: Iterable[int | str] | None, heads: Iterable[int] | None
-    ) -> None:
-        self._paths, self.layers = list(attention_layers(model)), attention_layers(model, layers)
-        self.tokens: Array | None = None
-        self._targets: Array | None = None
-        self._logits: Tensor | None = None
-        self._grads, self._calls = grads, {path: [] for path in self.layers}
-        self._products = {}  # {Parameter of a layer: dp ⊙ p and |dp ⊙ p|, (2, …)}, of what came back in this block
-        owners = Counter(p for m in model.modules() for p in vars(m).values() if isinstance(p, Parameter))
-        self._shared = {p for p, n in owners.items() if n > 1}
-        most = max(layer.num_heads for layer in self.layers.values())
-        wanted = known_heads(range(most) if heads is None else several(heads), most)
-        if heads is not None and not wanted:
-            raise ValueError("no heads are named: None means all")
-        self._heads = {path: tuple(sorted(wanted & set(range(m.num_heads)))) for path, m in self.layers.items()}
+    tokens: Array | None = None
+
+    def __init__(self, layers: Any, heads: Mapping[str, Sequence[int]], paths: Sequence[str]) -> None:
+        """layers: {path: MultiheadAttention, or None}. heads: {path: numbers}. paths: of all layers of the model."""
+        self.layers, self._heads, self._paths = layers, heads, paths
+        self._calls: dict[str, list[LayerTrace]] = {path: [] for path in layers}
+        self._products: dict = {}  # {Parameter: dp ⊙ p and |dp ⊙ p|, (2, …)}, of what came back in the block
+        self._shared: set = set()  # the parameters that several modules have
 
     def __getitem__(self, layer: int | str) -> "LayerTrace":
         if calls := self.calls(layer):
@@ -124,7 +168,7 @@ class HeadTrace:
             has |= {GRADIENTS} if any(self[path].has_grads for path in self) else set()
             has |= set() if tokens is None else {TOKENS}
             has |= {LAYER} if any(layer is not None for layer in self.layers.values()) else set()
-            stats = [name for name, stat in STATS.items() if stat.needs <= has]
+            stats = [name for name, stat in STATS.items() if has.issuperset(stat.needs)]
         stats = several(stats)
         if wrong := [name for name in stats if name not in STATS]:
             raise KeyError(unknown("statistic", wrong[0], STATS))
@@ -152,7 +196,7 @@ class HeadTrace:
 
         tokens: the text along the axes: a list of T str for each sequence; one str or list for a single sequence; or
         {layer path: (lists of queries, lists of keys)}. None: what vocab makes of the numbers that the model was given.
-        vocab: a function, a list or a CharVocab that gives the text of a token's number, also of predicted ones.
+        vocab: a function, a list or a CharVocab that gives the text of a token's number.
         importance: {title: {layer path: (nh,)}}, further bars, such as head_importance's; the page opens on the head
         for which the first is largest. flow: a study.Flow of the same loss. of: what is differentiated, in words.
         limit: bytes; raises ValueError for more."""
@@ -169,24 +213,16 @@ class HeadTrace:
             title=title,
             tokens=self.labels(tokens, vocab),
             flows=None if flow is None else [flow],
-            outcomes=None if self.outcome is None else [self.outcome],
-            vocab=vocab,
             meanings=dict.fromkeys(importance or {}, f"how much the head matters to {of}"),
             matters=next(iter(importance or {}), None),
             of=of,
             limit=limit,
         )
 
-    @property
-    def outcome(self) -> "Outcome | None":
-        """The outcome.Outcome of the model's last call: its predictions and the loss of each token. None where its
-        tokens are not known or its output is not, or does not begin with, their logits (B, T, V)."""
-        return None if self._logits is None else outcome_of(self._logits, self._targets)
-
     def labels(self, tokens: Any, vocab: Any = None) -> Any:
         """tokens as report.page takes them, from what to_html takes."""
         if tokens is None and self.tokens is not None:
-            text = str if vocab is None else texts_of(vocab)
+            text = vocab if callable(vocab) else str if vocab is None else getattr(vocab, "chars", vocab).__getitem__
             ids = [[text(token) for token in row] for row in self.tokens.tolist()]
             return {path: (ids, ids) for path in self if self[path].pattern.shape[-2:] == (len(ids[0]),) * 2}
         tokens = tokens.tolist() if hasattr(tokens, "tolist") else tokens
@@ -195,19 +231,18 @@ class HeadTrace:
 
     # ---------------------------------------------------------------------------------------------------------- hooks
 
-    def _register_hooks(self, model):
+    def _watch(self, model, grads):
         """Returns the handles."""
-        handles = [
-            model.register_forward_pre_hook(self._keep_tokens),
-            model.register_forward_hook(self._keep_logits),
-        ]
+        owners = Counter(p for m in model.modules() for p in vars(m).values() if isinstance(p, Parameter))
+        self._shared = {p for p, n in owners.items() if n > 1}
+        handles = [model.register_forward_pre_hook(self._keep_tokens)]
         parameters = {}
         for path, layer in self.layers.items():
             if self._heads[path]:
                 points = (*INPUTS, *POINTS, OUTPUT)
-                handles += [layer.register_head_hook(p, partial(self._keep, path, p), last=True) for p in points]
+                handles += [layer.register_head_hook(p, partial(self._keep, path, p, grads), last=True) for p in points]
                 parameters |= dict.fromkeys(p for p in layer.parameters() if p.requires_grad)
-        if self._grads:
+        if grads:
             handles += [p.register_hook(partial(self._keep_products, p)) for p in parameters]
         return handles
 
@@ -216,21 +251,18 @@ class HeadTrace:
         known = len(ints) == 1 or (ints and isinstance(model, (GPT, AttentionOnly)))
         known = known and all(layer.batch_first for layer in self.layers.values())  # else they may be (T, B)
         self.tokens = ints[0].cpu().numpy().copy() if known else None
-        self._targets = ints[1].cpu().numpy().copy() if known and len(ints) > 1 else None
-
-    def _keep_logits(self, model, args, output):
-        first = output[0] if isinstance(output, tuple) and output else output
-        shape = None if self.tokens is None else self.tokens.shape
-        self._logits = first.detach() if isinstance(first, Tensor) and first.shape[:-1] == shape else None
 
     def _keep_products(self, p, g):
         products = as_float64(g) * as_float64(p)  # at once, since the optimizer may change p later
         _add(self._products, p, np.stack([products, np.abs(products)]))
 
-    def _keep(self, path, point, layer, x):
+    def _keep(self, path, point, grads, layer, x):
         if point == INPUTS[0]:
-            self._calls[path].append(LayerTrace(path, layer, self._heads[path], self._grads))
-        self._calls[path][-1]._keep(point, x)
+            heads = self._heads[path]
+            weights = zip(*(head_weights(layer, h) for h in heads))  # now, since the optimizer may change them
+            arrays = dict(zip(WEIGHTS, map(np.stack, weights)))
+            self._calls[path].append(LayerTrace(path, layer, heads, layer.score_scale, arrays))
+        self._calls[path][-1]._keep(point, x, grads)
 
 
 class LayerTrace:
@@ -250,68 +282,34 @@ class LayerTrace:
                                                                 the gradient of x_q. float64, computed when asked for
         W_Q (n, C, d_k), W_K, W_V, W_O (n, d_v, C)              float64, in this forward; W_O times head_gates
 
-    gates (n,): these. scale: of the scores. dropout: the probability in use. altered: had the layer hooks that may
-    replace what it computes? Gradients are then those of what was used. twice: did gradients come again after a
-    backward with create_graph=True, so that some of them may be second derivatives?"""
+    scale: of the scores. dropout: the probability in use. altered: had the layer hooks that may replace what it
+    computes? Gradients are then those of what was used. layer: the MultiheadAttention; None of another framework's."""
 
-    q: Array
-    k: Array
-    v: Array
-    scores: Array
-    pattern: Array
-    z: Array
-    x_q: Array
-    x_k: Array
-    x_v: Array
-    y: Array
-    q_grad: Array
-    k_grad: Array
-    v_grad: Array
-    scores_grad: Array
-    pattern_grad: Array
-    z_grad: Array
-    x_q_grad: Array
-    x_k_grad: Array
-    x_v_grad: Array
-    y_grad: Array
-    W_Q: Array
-    W_K: Array
-    W_V: Array
-    W_O: Array
+    def __init__(
+        self, path: str, layer: "MultiheadAttention | None", heads: Sequence[int], scale: float, arrays: dict[str, Any]
+    ) -> None:
+        self.path, self.layer, self.heads, self.scale, self._arrays = path, layer, heads, scale, arrays
+        self.dropout = layer.dropout if layer is not None and layer.training else 0.0
+        self.altered = layer is not None and layer.hooks_may_replace
+        self.gates = np.array([1.0 if layer is None else layer.head(h).gate for h in heads])
+        self._given: dict = {}  # {point: Tensor}, the inputs, until all of them are known
 
-    def __init__(self, path: str, layer: "MultiheadAttention", heads: Sequence[int], grads: bool) -> None:
-        self.path, self.layer, self.heads, self.scale = path, layer, heads, layer.score_scale
-        self.dropout = layer.dropout if layer.training else 0.0
-        self.altered = layer.hooks_may_replace
-        self.twice = self._differentiable = False
-        self._selected = None if len(heads) == layer.num_heads else list(heads)
-        self._grads, self._values, self._came = grads, {}, {}
-        self._constant = set()  # the points where no gradient comes back
-        self._given = {}  # {point: Tensor}, the inputs, until all of them are known
-        each = [layer.head(h) for h in heads]
-        self.gates = np.array([head.gate for head in each])
-        copies = ([getattr(head, name).cpu().numpy() for head in each] for name in WEIGHTS)
-        self._weights = dict(zip(WEIGHTS, map(np.stack, copies)))  # since the optimizer may change what they are of
-
-    if not TYPE_CHECKING:  # which has the names from above
-
-        def __getattr__(self, name):
-            if name.startswith("__") or name not in NAMES:
-                raise AttributeError(unknown("value", name, [*NAMES, *vars(self)]))
-            if name in WEIGHTS:
-                return as_float64(self._weights[name]) * (self.gates[:, None, None] if name == "W_O" else 1.0)
-            value = name.removesuffix("_grad")
-            if name != value and value in INPUTS:
-                p = value.removeprefix("x_")
-                return self.projection_grad(p) @ as_float64(self._weights[f"W_{p.upper()}"]).swapaxes(1, 2)
-            point, scale = ("qk", self.scale) if value == "scores" else (value, None)
-            if point not in self._values:
-                raise RuntimeError(f"the forward of {self.path or 'the layer'} stopped before it had computed {value}")
-            if name == value:
-                return self._values[point] if scale is None else self._values[point] * scale
-            if point not in self._came:
-                raise RuntimeError(f"no grad yet of {value} in {self.path or 'the layer'}: {self._why_none(point)}")
-            return self._came[point] if scale is None else self._came[point] / scale
+    def __getattr__(self, name: str) -> Array:
+        if name.startswith("__") or name not in NAMES:
+            raise AttributeError(unknown("value", name, [*NAMES, *vars(self)]))
+        if name in self._arrays:
+            return self._arrays[name]
+        value = name.removesuffix("_grad")
+        if name != value and value in INPUTS and self.layer is not None:
+            p = value.removeprefix("x_")
+            return self.projection_grad(p) @ self._arrays[f"W_{p.upper()}"].swapaxes(1, 2)
+        where = self.path or "the layer"
+        if name == value:
+            raise RuntimeError(f"there is no {name} in {where}: it was not computed, or not given")
+        raise RuntimeError(
+            f"no grad yet of {value} in {where}: call backward() on a loss that depends on it. There is none under "
+            "no_grad() or with grads=False, and PyTorch keeps one after retain_grad()"
+        )
 
     def __dir__(self):
         return [*super().__dir__(), *NAMES]
@@ -320,7 +318,21 @@ class LayerTrace:
         """The gradient of "q", "k" or "v" as the weights made it, before rotary positions: (B, n, T or S, d), float64.
         It is q_grad, k_grad or v_grad where there are none."""
         dx = as_float64(getattr(self, f"{p}_grad"))
-        return before_rotary(dx) if self.layer.positions == "rotary" and p != "v" else dx
+        return before_rotary(dx) if p != "v" and getattr(self.layer, "positions", None) == "rotary" else dx
+
+    def factors(self, weight: str) -> tuple[Array, Array]:
+        """The x and dy of dW = Σ_t x_t ⊗ dy_t of the heads' "W_Q", "W_K", "W_V" or "W_O", float64: (B, T, m), or
+        (B, n, T, m) for the one that is not shared. dq and dk are those before rotary positions."""
+        if weight == "W_O":
+            return as_float64(self.z) * self.gates[:, None, None], as_float64(self.y_grad)
+        p = weight.removeprefix("W_").lower()
+        return as_float64(getattr(self, f"x_{p}")), self.projection_grad(p)
+
+    def weight_grad(self, weight: str) -> Array:
+        """dW of all heads, their own parts of it: (n, m, d)."""
+        x, dy = self.factors(weight)
+        dW = np.tensordot(x, dy, ([0, x.ndim - 2], [0, dy.ndim - 2]))  # (m, n, d) or (n, m, d)
+        return dW if weight == "W_O" else dW.swapaxes(0, 1)
 
     def __repr__(self):
         (B, _, T, S), with_grads = self.pattern.shape, "with" if self.has_grads else "without"
@@ -330,16 +342,15 @@ class LayerTrace:
     @property
     def has_grads(self) -> bool:
         """True if a backward has come through the layer."""
-        return all(point in self._came for point in (*POINTS, OUTPUT))
+        names = SHAPES if self.layer is None else [*SHAPES, OUTPUT]
+        return all(f"{name}_grad" in self._arrays for name in names)
 
-    def _why_none(self, point):
-        if not self._grads:
-            return "the trace was made with grads=False"
-        if point in self._constant:
-            return "its forward ran under no_grad(), or needed no gradient"
-        return "call backward() on a loss that depends on it"
+    @property
+    def crossed(self) -> bool:
+        """Do queries and keys come from different sequences?"""
+        return self.q.shape[2] != self.k.shape[2] if self.layer is None else self.x_q is not self.x_k
 
-    def view(self, table: HeadTable) -> "LayerView":
+    def view(self, table: HeadTable) -> report.LayerView:
         """This layer as the report shows it, with its own rows of a HeadTable."""
         gradients, by_token = {}, {}
         if self.has_grads:  # dS first, since of dP much lies on keys that the mask hides
@@ -349,39 +360,31 @@ class LayerTrace:
         stats = {stat: table[stat].get(self.path, none) for stat in table.stats}
         return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token, self.crossed)
 
-    @property
-    def crossed(self) -> bool:
-        """Do queries and keys come from different sequences?"""
-        return self.x_q is not self.x_k
-
-    def _keep(self, point, x):
-        if point in INPUTS:
-            return self._keep_input(point, x)
+    def _keep(self, point, x, grads):
+        if (
+            point in INPUTS
+        ):  # a copy, as anything may happen to x after the layer has read it: one of those that are one
+            same = next((p for p, given in self._given.items() if given is x), None)
+            self._arrays[point] = _copy(x) if same is None else self._arrays[same]
+            self._given[point] = x
+            return
         self._given.clear()
-        self._values[point] = self._own(point, x)
-        if x.node is None:
-            self._constant.add(point)
-        elif self._grads:
+        name = "scores" if point == "qk" else point
+        self._arrays[name] = self._own(point, x, self.scale)
+        if grads and x.node is not None:
             kept = weakref.ref(self)  # so that a graph which outlives the trace keeps this hook, but not our arrays
-            x.register_hook(lambda g: (trace := kept()) and trace._arrived(point, g))
+            x.register_hook(lambda g: (trace := kept()) and trace._arrived(f"{name}_grad", point, g))
 
-    def _keep_input(self, point, x):
-        """Keep a copy, as anything may happen to x after the layer has read it: one of those that are one."""
-        same = next((p for p, given in self._given.items() if given is x), None)
-        self._values[point] = _copy(x) if same is None else self._values[same]
-        self._given[point] = x
+    def _arrived(self, name, point, g):
+        _add(self._arrays, name, self._own(point, g, 1 / self.scale))
 
-    def _arrived(self, point, g):
-        self.twice = self.twice or (self._differentiable and point in self._came)
-        self._differentiable = self._differentiable or is_grad_enabled()
-        _add(self._came, point, self._own(point, g))
-
-    def _own(self, point, x):
-        """x (B, nh, …) as an array (B, n, …). The output (B, T, C) is copied: a residual stream may be added to it."""
+    def _own(self, point, x, scale):
+        """x (B, nh, …) as an array (B, n, …), q kᵀ times the scale. The output is copied: it may get a stream added."""
         if point == OUTPUT:
             return _copy(x)
         array = x.detach().cpu().numpy()
-        return array if self._selected is None else array[:, self._selected]
+        array = array if len(self.heads) == array.shape[1] else array[:, list(self.heads)]
+        return array * scale if point == "qk" else array
 
 
 def _copy(x):

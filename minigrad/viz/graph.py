@@ -4,39 +4,45 @@
     viz.graph(loss, names=model).save("loss.svg")
 
 Blue boxes are ops, with their parameters and the shape and dtype of what they return. Sand-coloured boxes are leaves,
-and frames are modules. A dot is an input without a gradient, of which the graph keeps nothing. This draws the backward
-pass, with each op's derivative and the size of the gradients:
+frames are modules, and violet folders are modules whose ops are folded into one box. A dot is an input without a
+gradient, of which the graph keeps nothing. This draws the backward pass, with each op's derivative and the size of the
+gradients; where a value was used several times, a + adds them up:
 
     viz.graph(loss, names=model, direction="backward", depth=2, show=["shape", "grad_norm"]).save("backward.svg")
 """
 
+import os
+import re
 import shutil
 import subprocess
+import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from ..autograd import GraphError, Value
-from ..base.engines import Own
+import numpy as np
+
+from ..autograd import GraphError, Node, Value, backward, reachable
+from ..base.engines import Own, parents_of
 from ..base.errors import unknown
 from ..base.files import atomic_write
+from ..ops.derivatives import derivative, letters_of
+from ..tensor import ones
 from ..typing import FilePath
-from . import own
-from .backward import Backward
-from .fold import MIDDLE
-from .forward import Forward
-from .labels import count
+from .labels import ACCENT, DARK, DIM, FONT, GREY, STYLES, boxed, count, line, parameter, small
 
-PICTURES = {"forward": Forward, "backward": Backward}
-SHOWN = "shape", "grad_norm"
+DIRECTIONS, SHOWN = ("forward", "backward"), ("shape", "grad_norm")
+START = "*"  # represents the caller, as the user of the results
 
 
 class Graph:
     """What `graph` returns: `source` is the DOT text, `digraph` the graphviz.Digraph (restyle it before saving).
 
     ops, leaves: how many there are, drawn or not.
-    hidden: {module path: how many of its ops are not drawn}; the key "…" is the middle of the graph."""
+    hidden: {module path: how many of its ops are not drawn}."""
 
     def __init__(self, digraph: Any, ops: int = 0, leaves: int = 0, hidden: Any = None) -> None:
         self.digraph, self.ops, self.leaves, self.hidden = digraph, ops, leaves, hidden or {}
@@ -93,13 +99,12 @@ def graph(
     depth: fold modules into one box each at this level: 1 shows wte, blocks.0, blocks.1, …; 2 blocks.0.attn, …
     direction: "forward", or "backward": the derivative of each op, with arrows from the loss to the leaves that carry
         gradients, and a "+" where those of several uses of a value are added.
-    show: any of "shape", which includes the dtype, and "grad_norm": the Euclidean norm of gradients on the edges, and
-        of .grad in the leaves. If all tensors have one element and backward has not freed the graph, the norms come
-        from a backward walk of their sum, which changes no .grad and runs no hooks; otherwise from what .grad holds.
-    max_nodes: in a larger graph, modules are folded into one box each, the deepest first, and then the middle of the
-        graph is hidden. The picture says what was hidden, and so does `hidden` of the Graph.
-    Raises GraphError if a Tensor has no graph, ImportError if the Python package graphviz is missing, ValueError for an
-    unknown direction or thing to show."""
+    show: any of "shape", which includes the dtype, and "grad_norm": the Euclidean norm of gradients on the edges. They
+        are those of the tensors' sum, from a backward walk that changes no .grad and runs no hooks.
+    max_nodes: in a graph of more ops and leaves, modules are folded into one box each, the deepest first. The picture
+        says what was hidden, and so does `hidden` of the Graph.
+    Raises GraphError if a Tensor has no graph, or with grad_norm if backward has freed it, ImportError if the Python
+    package graphviz is missing, ValueError for an unknown direction or thing to show, and for a graph too large."""
     try:
         import graphviz
     except ImportError as error:
@@ -107,11 +112,15 @@ def graph(
     tensors = [tensors] if isinstance(tensors, (Value, Own)) else list(tensors)
     if not tensors or max_nodes < 1:
         raise ValueError(f"viz.graph needs at least one Tensor and max_nodes ≥ 1, got {len(tensors)} and {max_nodes}")
+    if direction not in DIRECTIONS:
+        raise ValueError(unknown("direction", direction, DIRECTIONS))
+    show = [show] if isinstance(show, str) else list(show)
+    if wrong := [each for each in show if each not in SHOWN]:
+        raise ValueError(unknown("thing to show", wrong[0], SHOWN))
     if not isinstance(tensors[0], Value) and all(isinstance(x, Own) for x in tensors):
         if depth is not None or direction != "forward":
             raise ValueError("viz.graph draws an engine of your own forward, and without depth")
-        dot, ops, leaves, left_out = own.digraph(graphviz, tensors, names, notes, max_nodes)
-        return Graph(dot, ops, leaves, {MIDDLE: left_out} if left_out else {})
+        return _of_own_engine(graphviz, tensors, names or {}, notes or {}, max_nodes)
     for x in tensors:
         if not isinstance(x, Value):
             raise TypeError(f"viz.graph draws Tensors, not {type(x).__name__}")
@@ -122,11 +131,311 @@ def graph(
             )
     if depth is not None and depth < 1:
         raise ValueError(f"depth must be at least 1, or None, got {depth}")
-    if direction not in PICTURES:
-        raise ValueError(unknown("direction", direction, PICTURES))
-    show = [show] if isinstance(show, str) else list(show)
-    if wrong := [each for each in show if each not in SHOWN]:
-        raise ValueError(unknown("thing to show", wrong[0], SHOWN))
     roots = list(dict.fromkeys(x.node for x in tensors))
-    picture = PICTURES[direction](graphviz, roots, names, notes or {}, depth, max_nodes, show)
-    return Graph(picture.digraph(), len(picture.ops), sum(picture.leaves.values()), picture.hidden)
+    recorded = _Recorded(roots, names, notes or {}, depth, max_nodes, show)
+    recorded.draw(direction == "backward")
+    leaves = sum(isinstance(x, Node) for x in recorded.box)
+    hidden = {key: n for key, n in recorded.sizes.items() if isinstance(key, str)}
+    caption = [f"{count(leaves, 'leaf')}, {count(len(recorded.ops), 'op')}"]
+    caption += [f"hidden is what is in {', '.join(hidden)}"] if hidden else []
+    return Graph(recorded.picture.digraph(graphviz, caption, recorded.module), len(recorded.ops), leaves, hidden)
+
+
+class _Picture:
+    """Boxes in frames, and edges. Boxes are numbered in the order in which they come, so that equal graphs give equal
+    text."""
+
+    def __init__(self):
+        self.ids: dict = {}  # what is drawn -> its name in the DOT text
+        self.boxes: dict = {}  # path of the module in whose frame they lie, as a tuple -> [(id, attributes)]
+        self.edges: dict = {}  # (id, id, port, label), as an ordered set: two edges differ if their ports do
+
+    def add(self, key, kind, frame, tooltip, title=None, lines=(), **attributes):
+        self.ids[key] = f"n{len(self.ids)}"
+        label = {} if title is None else {"label": boxed(title, lines)}
+        attributes = {**STYLES[kind], **label, "tooltip": line(tooltip), **attributes}
+        self.boxes.setdefault(frame, []).append((self.ids[key], attributes))
+
+    def edge(self, tail, head, port, *label):
+        """Each part of the label is a line: \\l ends it, and puts it at the left."""
+        text = "\\l".join(f"\u00a0{part}\u00a0" for part in label if part)  # SVG drops spaces that break
+        self.edges[self.ids[tail], self.ids[head], port, text + "\\l" * ("\\l" in text)] = None
+
+    def digraph(self, graphviz, caption, module):
+        """A graphviz.Digraph. module(path): what stands in the frame of a module."""
+        rows = [row for text in caption for row in textwrap.wrap(text, 80, max_lines=3, placeholder=" …")]
+        label = f"<{'<br/>'.join(small(row, GREY) for row in rows)}>"
+        dot = graphviz.Digraph("minigrad", graph_attr={**FONT, "label": label, "tooltip": " "})
+        dot.attr("graph", bgcolor="transparent", ranksep="0.3", nodesep="0.22")
+        dot.attr("node", **FONT, fontsize="11", fontcolor=DARK, shape="box", style="filled", height="0", width="0")
+        dot.attr("edge", **FONT, fontsize="9", fontcolor=GREY, color=GREY, arrowsize="0.6", tooltip=" ")
+        paths = list(dict.fromkeys(path[:n] for path in self.boxes for n in range(len(path) + 1)))
+
+        def fill(frame, path):
+            for id, attributes in self.boxes.get(path, []):
+                frame.node(id, **attributes)
+            for i, inner in enumerate(paths):
+                if inner and inner[:-1] == path:
+                    name = ".".join(inner)
+                    look = {"label": f"<{small(module(name), GREY)}>", "tooltip": f"module: {line(name)}"}
+                    with frame.subgraph(name=f"cluster_{i}", graph_attr={**STYLES["frame"], **look}) as inside:
+                        fill(inside, inner)
+
+        fill(dot, ())
+        for tail, head, _, text in self.edges:
+            dot.edge(tail, head, text or None)
+        return dot
+
+
+class _Recorded:
+    """The graph behind the nodes `roots`, to be drawn in a _Picture.
+
+    box: {op or leaf: the box to draw it in}, itself or the path of a module that is folded. sizes: {box: how many ops
+    are in it}. uses: {value: its uses outside its own box}; a use is (box, number of the input, or None for a folded
+    box, which uses a value once however many of its ops do)."""
+
+    def __init__(self, roots, names, notes, depth, max_nodes, show):
+        self.roots, self.notes, self.picture = roots, notes, _Picture()
+        self.shapes = "shape" in show
+        self.found = reachable(roots, 0)
+        self.ops = sorted(self.found, key=lambda op: op.serial)
+        names, self.classes = _names(names)
+        self.letters = letters_of(self.found)
+        self.names = self.letters | names
+        self.box = _folded(self.ops, depth, max_nodes)
+        self.box |= {node: node for node in roots if node.op is None and node not in self.box}
+        self.sizes = Counter(self.box[op] for op in self.ops)
+        self.uses: dict = {}
+        for op in self.ops:
+            for i, node in enumerate(op.parents):
+                if node is not None and self.box[node.op or node] != self.box[op]:
+                    self.uses.setdefault(node, {})[self._use(op, i)] = None
+        for root in roots:
+            self.uses.setdefault(root, {})[START, None] = None
+        self.norms = self._norms() if "grad_norm" in show else None
+
+    def _use(self, op, i):
+        return (op, i) if self.box[op] is op else (self.box[op], None)
+
+    def _norms(self):
+        """{value: |its gradient|, (value, use): |what comes by that use|} of the sum of the roots, between boxes."""
+        parts: dict = {}
+
+        def arrive(node, use, g):
+            if use[0] != self.box[node.op or node]:
+                of = parts.setdefault(node, {})
+                of[use] = of[use] + g if use in of else g
+
+        def inspect(op, dys, dxs):
+            for i, g in enumerate(dxs):
+                if g is not None:
+                    arrive(op.parents[i], self._use(op, i), g)
+
+        cotangents = [ones(root.shape, dtype=root.dtype, device=root.device) for root in self.roots]
+        for root, g in zip(self.roots, cotangents):
+            arrive(root, (START, None), g)
+        backward(self.roots, cotangents, inspect=inspect)
+        by_use = {(node, use): norm(g) for node, of in parts.items() for use, g in of.items()}
+        return by_use | {node: norm(sum(of.values())) for node, of in parts.items()}
+
+    def draw(self, backward):
+        """Forward, arrows run from leaves to results; backward, from the loss to the leaves, with gradients."""
+        if backward:
+            scalar = all(root.shape in ((), (1,)) for root in self.roots)
+            self.picture.add(START, "start", (), "the gradient of the result", "1" if scalar else "dy")
+        for op in reversed(self.ops) if backward else self.ops:
+            self._add_op(op, backward)
+        for node, uses in self.uses.items():
+            if node.op is None and self.box[node] is node:
+                self._add_leaf(node, ".grad" if backward else "")
+            home = self.box[node.op or node]
+            if not backward:
+                for key, i in uses:
+                    if key != START:
+                        parts = self._output_of(node), self._norm_of((node, (key, i)))
+                        self.picture.edge(home, key, i, " ".join(filter(None, parts)))
+                continue
+            name = f"d{self.names[node]}" if node.op is not None and node in self.names else self._output_of(node)
+            label = name, str(node.shape) if self.shapes else "", self._norm_of(node)
+            if len(uses) == 1:
+                ((key, i),) = uses
+                self.picture.edge(key, home, i, *label)
+                continue
+            plus = ("+", node)
+            self.picture.add(plus, "plus", _common([_place(key) for key, _ in uses]), "a sum of gradients", "+")
+            for key, i in uses:
+                self.picture.edge(key, plus, i, self._norm_of((node, (key, i))))
+            self.picture.edge(plus, home, None, *label)
+
+    # -- boxes and texts
+
+    def _add_op(self, op, backward):
+        """The box of an op, or of the module in which it is folded."""
+        key = self.box[op]
+        if key in self.picture.ids:
+            return
+        outputs = [] if backward else self._outputs(key)
+        if key is not op:
+            leaves = sum(key == each for node, each in self.box.items() if isinstance(node, Node))
+            held = count(self.sizes[key], "op") + (f", {count(leaves, 'leaf')}" if leaves else "")
+            title = self.module(key) + (" backward" if backward else "")
+            self.picture.add(key, "module", _place(key), f"folded: {key}", title, [(held, DARK), *outputs])
+            return
+        notes = [(note, ACCENT) for note in self.notes.get(op, "").splitlines()]
+        made = op.describe().replace(os.path.dirname(op.line[0]) + os.sep, "")  # pictures may be published: no folders
+        border = {"penwidth": "2"} if any(node.op is op for node in self.roots) else {}
+        if backward:
+            title, text = f"{op.name} backward", textwrap.wrap(derivative(op, self.found[op], self.letters), 40)
+        else:
+            title, text = op.name, self._parameters(op)
+        self.picture.add(
+            op, "op", _place(op), f"op: {made}", title, [*((row, DARK) for row in text), *outputs, *notes], **border
+        )
+        for i, node in enumerate(() if backward else op.parents):
+            if node is None:
+                self.picture.add((op, i), "dot", _place(op), "an input without a gradient")
+                self.picture.edge((op, i), op, i)
+
+    def _add_leaf(self, node, suffix):
+        inside = _common([_place(key) for key, _ in self.uses[node]])
+        name = self.names.get(node, "leaf")
+        short = name.removeprefix(".".join(inside) + ".")  # the frame says the rest
+        lines = [(f"{node.shape} {node.dtype}", DIM)] if self.shapes else []
+        self.picture.add(node, "leaf", inside, f"leaf: {name}", short + suffix, lines)
+
+    def _parameters(self, op):
+        dull = ["None", "False", *(str(node.shape) for node in self.found[op].values() if self.shapes)]
+        shown = [f"{key}={parameter(value)}" for key, value in op.params.items() if parameter(value) not in dull]
+        return [", ".join(shown)] if shown else []
+
+    def _outputs(self, key):
+        """A line for each value that leaves a box and has a name or a shape to show."""
+        leaving = [node for node in self.uses if node.op is not None and self.box[node.op] == key]
+        lines = []
+        for node in sorted(leaving, key=lambda node: (node.op.serial, node.index)):
+            shape = f"{node.shape} {node.dtype}" if self.shapes else ""
+            if text := ": ".join(filter(None, (self.names.get(node), shape))):
+                lines.append((f"{self._output_of(node)} {text}".strip(), DIM))
+        return lines[:5] + [(f"and {len(lines) - 5} more", DIM)] * (len(lines) > 5)
+
+    def _output_of(self, node):
+        """Which output of its op a value is, if there are several and the op has a box of its own."""
+        return f"[{node.index}]" if node.op is not None and node.op.outputs and self.box[node.op] is node.op else ""
+
+    def _norm_of(self, gradient):
+        """The label of an edge: the norm of the gradient of a value, or of a (value, use)."""
+        if self.norms is None:
+            return ""
+        return f"{self.norms[gradient]:.3g}" if gradient in self.norms else "no grad"
+
+    def module(self, path):
+        """The last part of a module's path (but blocks.0, not 0) and its class. The frames around it say the rest."""
+        return re.sub(r"^.*\.(?=[^.]*[^.\d])", "", path) + self.classes.get(path, "")
+
+
+def norm(x):
+    """The Euclidean norm of a Tensor, as a float. It is scaled first, so that squares neither overflow nor vanish."""
+    array = np.abs(x.detach().cpu().numpy().astype(np.float64))
+    top = float(array.max(initial=0.0))
+    return top * float(np.linalg.norm(array / top)) if 0 < top < np.inf else top
+
+
+def _names(names):
+    """({node: name}, {module path: class name}) from a Module or a dict."""
+    classes = {}
+    if hasattr(names, "named_parameters"):
+        classes = {path: f" · {type(module).__name__}" for path, module in names.named_modules()}
+        names = dict(names.named_parameters())
+    for name, x in (names or {}).items():
+        if not isinstance(x, Value):
+            raise TypeError(f"names: {name!r} must be a Tensor, got {type(x).__name__}")
+    return {x.node: str(name) for name, x in (names or {}).items()}, classes
+
+
+# -------------------------------------------------------------------------------------------------------------- folding
+
+
+def _folded(ops, depth, max_nodes):
+    """{op or leaf: its box}. Modules at level `depth` (None: no level) are folded first, and then the deepest ones,
+    until at most max_nodes boxes are left. Raises ValueError if that cannot be."""
+    for n in range(max((len(_place(op)) for op in ops), default=0) + 1, 0, -1):
+        box = {}
+        for op in ops:
+            path, at_depth = _place(op), _module_at(op, depth)
+            folds = [".".join(path[:n])] * (len(path) >= n) + [at_depth] * (at_depth is not None)
+            box[op] = min(folds, key=len, default=op)
+        drawn = _with_leaves(ops, box)
+        if len(set(drawn.values())) <= max_nodes:
+            return drawn
+    raise ValueError(
+        f"the graph has {len(set(drawn.values()))} boxes, also with modules folded: give a larger max_nodes"
+    )
+
+
+def _with_leaves(ops, box):
+    """`box` with the leaves: a leaf used by a single folded box is in that box, any other has its own."""
+    box = dict(box)
+    for op in ops:
+        for node in op.parents:
+            if node is not None and node.op is None:
+                key = box[op] if isinstance(box[op], str) else node
+                box[node] = key if box.get(node, key) == key else node
+    return box
+
+
+def _place(box):
+    """The path of the module in whose frame a box is drawn, as a tuple."""
+    if box == START:
+        return ()
+    scope = box.rpartition(".")[0] if isinstance(box, str) else box.scope
+    return tuple(scope.split(".")) if scope else ()
+
+
+def _common(places):
+    """The path of the innermost module that holds all of them."""
+    return tuple(level[0] for level in takewhile(lambda level: len(set(level)) == 1, zip(*places)))
+
+
+def _module_at(op, depth):
+    """The path of the module at level `depth` in which op ran, or None. blocks.1 is one level, not two."""
+    levels = re.split(r"\.(?!\d+(?:\.|$))", op.scope)
+    return ".".join(levels[:depth]) if depth and op.scope and len(levels) >= depth else None
+
+
+# ------------------------------------------------------------------------------------------------ engines of your own
+
+
+def _of_own_engine(graphviz, ends, names, notes, max_nodes):
+    """The Graph behind tensors of another engine, by the attributes that base/engines.py names."""
+    found = list({id(x): x for x in ends}.values())
+    known = set(map(id, found))
+    for x in found:  # which grows meanwhile
+        for parent in parents_of(x):
+            if isinstance(parent, Own) and id(parent) not in known:
+                known.add(id(parent))
+                found.append(parent)
+    if len(found) > max_nodes:
+        raise ValueError(f"the graph has {len(found)} nodes: give a larger max_nodes")
+    titles, texts = {id(x): name for name, x in names.items()}, {id(x): text for x, text in notes.items()}
+    picture = _Picture()
+    for x in found:
+        kind = "op" if parents_of(x) else "leaf"
+        title = titles.get(id(x)) or str(getattr(x, "op", "") or getattr(x, "_op", "") or kind)
+        lines = [(f"data {_number(x.data)}", DIM), (f"grad {_number(x.grad)}", DIM)]
+        picture.add(id(x), kind, (), " ", title, lines + [(row, DARK) for row in texts.get(id(x), "").splitlines()])
+    for x in found:
+        for i, parent in enumerate(parents_of(x)):
+            if id(parent) in known:
+                picture.edge(id(parent), id(x), i)
+    leaves = sum(not parents_of(x) for x in found)
+    ops = len(found) - leaves
+    return Graph(picture.digraph(graphviz, [f"{count(leaves, 'leaf')}, {count(ops, 'op')}"], str), ops, leaves)
+
+
+def _number(x):
+    """A number, or the shape and the norm of an array; the gradient of some engines is one of their tensors."""
+    x = getattr(x, "data", x) if isinstance(x, Own) else x
+    if x is None:
+        return "none"
+    x = np.asarray(x)
+    return f"{x.item():.4g}" if x.ndim == 0 else f"{x.shape}, norm {np.linalg.norm(x.astype(float)):.3g}"

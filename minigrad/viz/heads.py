@@ -10,10 +10,8 @@ from ..typing import FilePath
 from . import canvas
 from .labels import visible
 
-PANELS = 144  # the most that are drawn, 12 layers of 12 heads
 LABELLED = 64  # the most tokens that are written along an axis
-LARGEST = 480  # pixels of a map at most; where there are more cells, each pixel is a mean of some
-WIDEST = 60  # inches of a picture: programs refuse much larger ones
+SIDES = 1.7, 4.0  # inches of a map, at least and at most; where there are more cells, each pixel is a mean of some
 MASKED, NOT_FINITE = "#e3e6ea", "#ff00c8"
 
 
@@ -33,16 +31,13 @@ def heads_grid(
     values, as gradients do, from green over white to brown. A colour goes with the square root of a value, so that
     small ones can be seen too. Cells that are 0 in all heads of a layer, as those that a mask hides, are grey; NaN and
     infinity are magenta.
-    Raises ValueError for wrong shapes and for more than 144 panels, and ImportError, which tells how to install it, if
-    matplotlib is missing."""
+    Raises ValueError for wrong shapes, and ImportError, which tells how to install it, if matplotlib is missing."""
     layers = _layers(patterns)
     rows, columns = len(layers), max(map(len, layers.values()))
-    if rows * columns > PANELS:
-        raise ValueError(f"{rows} layers × {columns} heads are too many: {PANELS} panels fit into one picture")
     queries, keys = (None, None) if tokens is None else _along_both(tokens, layers)
     longest = max(max(heads.shape[1:]) for heads in layers.values())
-    side = 1.7 if tokens is None or longest > LABELLED else max(1.7, 0.1 * longest)  # inches; a token needs 0.1
-    side = min(max(side, min(longest, LARGEST) / canvas.DPI), WIDEST / max(rows, columns))
+    wanted = longest / canvas.DPI if tokens is None or longest > LABELLED else 0.1 * longest  # a token needs 0.1
+    side = min(max(wanted, SIDES[0]), SIDES[1])
     figure = canvas.new_figure("a grid of heads", (max(side * columns, 3.4), side * rows + 0.3))
     if title is not None:  # no mathtext anywhere, since a $ is a token like any other
         figure.suptitle(title, fontsize=min(12, 110 * figure.get_figwidth() / max(len(title), 1)), parse_math=False)

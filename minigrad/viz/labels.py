@@ -1,10 +1,22 @@
-"""Text for pictures: short, printable, and the same from run to run."""
+"""What pictures by Graphviz have in common: how boxes look, and short, printable texts."""
 
 import html
 
 from ..base.errors import printable
 
+# Pictures must be readable on light and dark pages: the background is transparent, text and lines on it are mid-grey,
+# and boxes are pale with dark text.
 GREY, DARK, DIM, ACCENT = "#7d8590", "#1f2937", "#57606a", "#8250df"
+FONT = {"fontname": "Helvetica,Arial,sans-serif"}
+STYLES = {
+    "op": {"fillcolor": "#e6eef8", "color": "#7f9cc4"},
+    "leaf": {"fillcolor": "#fbf0d5", "color": "#cfa74e", "style": "filled,rounded"},
+    "module": {"fillcolor": "#e9e5f6", "color": "#9488c4", "shape": "folder"},
+    "dot": {"fillcolor": GREY, "color": GREY, "shape": "circle", "label": "", "width": "0.07"},
+    "start": {"fillcolor": "#dff1e3", "color": "#6fae82", "style": "filled,rounded"},
+    "plus": {"fillcolor": "#dff1e3", "color": "#6fae82", "shape": "circle", "margin": "0"},
+    "frame": {"fillcolor": GREY + "14", "color": GREY + "80", "style": "filled,rounded", "labeljust": "l"},
+}
 
 
 def line(text):
@@ -21,6 +33,12 @@ def visible(token):
 
 def small(text, colour):
     return f'<font point-size="9" color="{colour}">{html.escape(line(text))}</font>'
+
+
+def boxed(title, lines):
+    """The label of a box: a title, and [(text, colour)] below it."""
+    rows = [f"<b>{html.escape(line(title))}</b>", *(small(text, colour) for text, colour in lines)]
+    return f"<{'<br/>'.join(rows)}>"
 
 
 def count(n, noun):

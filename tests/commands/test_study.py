@@ -179,7 +179,6 @@ DIFFERENT = "--right and --wrong must be two different characters that the model
         (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.mlp.dropout"], r"there is no module"),
         (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn", "--head", "2"], r"no head 2"),
         (["ledger", "CHECKPOINT", "--text", TEXT, "--head", "0"], r"needs the scope of one attention layer"),
-        ([*LEDGER, "--head", "1", "--impl", "per_head"], r"there is none of impl 'batched' or 'fused'"),
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a"], DIFFERENT),
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "ab", "--wrong", "c"], DIFFERENT),
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a", "--wrong", ""], DIFFERENT),

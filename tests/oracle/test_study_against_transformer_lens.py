@@ -8,7 +8,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.study.layers import as_float64, head_weights
-from minigrad.study.residual.streams import back_through_norm
+from minigrad.study.stream import back_through_norm
 
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("ignore")]  # its imports warn of their own affairs
 V, T, B, NH, C = 11, 6, 3, 4, 16
@@ -118,31 +118,6 @@ def watched(torch, theirs, x, y):
     return {name: value.detach().numpy() for name, value in values.items()}, gradients
 
 
-def folded(torch, theirs):
-    """Make the weights of norms part of the matrices that read through them, and center these, as theirs does by
-    process_weights_, which goes by way of float32."""
-    if theirs.cfg.normalization_type is None:
-        return
-    state = {name: x.detach().numpy().copy() for name, x in theirs.state_dict().items()}
-
-    def fold(norm, weights):
-        w, b = state[f"{norm}.w"].copy(), state[f"{norm}.b"].copy()
-        state[f"{norm}.w"][:], state[f"{norm}.b"][:] = 1.0, 0.0
-        for name in weights:
-            W, bias = state[name], state[name.replace("W_", "b_")]
-            bias += b @ W
-            W *= w[:, None]
-            W -= W.mean(-2, keepdims=True)
-
-    for i, block in enumerate(theirs.blocks):
-        shared = "" if block.cfg.n_key_value_heads is None else "_"
-        at = f"blocks.{i}.attn."
-        fold(f"blocks.{i}.ln1", [f"{at}W_Q", f"{at}{shared}W_K", f"{at}{shared}W_V"])
-        fold(f"blocks.{i}.ln2", [f"blocks.{i}.mlp.W_in"])
-    fold("ln_final", ["unembed.W_U"])
-    theirs.load_state_dict({name: torch.from_numpy(x) for name, x in state.items()})
-
-
 def near(x, expected, rtol=1e-12):
     np.testing.assert_allclose(x, expected, rtol=0, atol=rtol * abs(expected).max())
 
@@ -195,82 +170,3 @@ def test_gradients_of_weights_token_by_token(torch, pair):
         near([each.total for each in found["W_O"]], attn.W_O.grad.numpy())
         z, dy = values[f"blocks.{i}.attn.hook_z"], gradients[f"blocks.{i}.hook_attn_out"]
         near(found["W_O"][2].of(1, 3), np.outer(z[1, 3, 2], dy[1, 3]))
-
-
-@pytest.mark.parametrize("kind", "qkv")
-def test_composition_scores(torch, lens, kind):
-    """Of a GPT with the weights of its norms folded in, which centers them, and of one without norms."""
-    from transformer_lens.utils import composition_scores
-
-    for changes in (CHANGES["GPT-2"], None):
-        model, theirs = pair_of(torch, lens, changes)
-        folded(torch, theirs)
-        right = {"q": theirs.QK, "k": theirs.QK.T, "v": theirs.OV}[kind]
-        scores = composition_scores(theirs.OV, right, broadcast_dims=True).detach().numpy()  # (2, nh, 2, nh)
-        near(study.composition(model, kind)["blocks.0.attn", "blocks.1.attn"], scores[0, :, 1, :])
-
-
-def test_logit_attribution(torch, pair):
-    model, theirs = pair
-    x, _ = batch()
-    found = study.logit_attribution(model, mg.tensor(x), 3, 5, (-1,))
-    before = theirs(torch.from_numpy(x))
-    folded(torch, theirs)
-    logits, cache = theirs.run_with_cache(torch.from_numpy(x))
-    right, wrong = torch.full((B,), 3), torch.full((B,), 5)
-    stacked, names = cache.get_full_resid_decomposition(pos_slice=-1, expand_neurons=False, return_labels=True)
-    each = cache.logit_attrs(stacked, tokens=right, incorrect_tokens=wrong, pos_slice=-1).detach().numpy()  # (n, B)
-    each = dict(zip(names, each))
-    for i, path in enumerate(found.heads):
-        for h in range(NH):
-            near(found.heads[path][:, 0, h], each[f"L{i}H{h}"])
-    known = {"embed": "tokens", "pos_embed": "positions", "0_mlp_out": "blocks.0.mlp", "1_mlp_out": "blocks.1.mlp"}
-    assert set(found.parts) == {ours for name, ours in known.items() if name in each}
-    for name, ours in known.items():
-        if name in each:
-            near(found.parts[ours][:, 0], each[name])
-    b_U = theirs.unembed.b_U.detach().numpy()
-    rest = each.get("bias", 0.0) + b_U[3] - b_U[5]  # theirs adds the biases up in float32
-    np.testing.assert_allclose(found.rest[:, 0], np.broadcast_to(rest, B), rtol=0, atol=1e-7)
-    total = (logits[:, -1, 3] - logits[:, -1, 5]).detach().numpy()
-    near(found.total[:, 0], total)
-    near(logits.detach().numpy(), before.detach().numpy())
-
-
-@pytest.mark.parametrize("point", ["z", "q", "v"])
-def test_patching(torch, pair, point):
-    """Exact, head by head, and to first order."""
-    model, theirs = pair
-    rotary = model.blocks[0].attn.positions == "rotary"
-    hook = f"rot_{point}" if rotary and point == "q" else point
-    clean, corrupt = batch(1), batch(2)
-    clean = clean[0], corrupt[1]
-    wanted, _ = watched(torch, theirs, *clean)
-    given, gradients = watched(torch, theirs, *corrupt)
-    theirs.zero_grad()
-    before = loss_of(torch, theirs, *corrupt).item()
-    exact = study.patch(model, ours_of(*clean), ours_of(*corrupt), point=point)
-    first = study.patch(model, ours_of(*clean), ours_of(*corrupt), point=point, method="first_order")
-    for i, path in enumerate(exact):
-        name = f"blocks.{i}.attn.hook_{hook}"
-
-        def effect(h, name=name):
-            def put(value, hook):
-                value = value.clone()
-                value[:, :, h] = torch.from_numpy(wanted[name][:, :, h])
-                return value
-
-            with theirs.hooks(fwd_hooks=[(name, put)]):
-                return loss_of(torch, theirs, *corrupt).item() - before
-
-        near(exact[path], np.array([effect(h) for h in range(NH)]), 1e-11)
-        near(first[path], ((wanted[name] - given[name]) * gradients[name]).sum((0, 1, 3)), 1e-11)
-
-
-def test_circuits(torch, pair):
-    model, theirs = pair
-    for i, block in enumerate(model.blocks):
-        for h in range(NH):
-            near(study.ov_circuit(block.attn, h), theirs.OV[i, h].AB.detach().numpy())
-            if block.attn.positions != "rotary":
-                near(study.qk_circuit(block.attn, h), theirs.QK[i, h].AB.detach().numpy() / np.sqrt(C // NH))

@@ -9,7 +9,7 @@ import numpy as np
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
-from minigrad.study.effects.importance import returned_loss
+from minigrad.study.importance import returned_loss
 from minigrad.study.layers import WEIGHTS
 
 V, T, B = 65, 32, 4
@@ -66,16 +66,10 @@ def figures(model, batch):
                 total = study.token_gradients(trace[path], head, weight).total
                 errors.append(relative(total, p.grad.numpy()[index].T))
     found["token_gradients: Σ over tokens = .grad"] = max(errors)
-    same = study.patch(model, batch, batch)
-    found["patch with itself: largest change"] = max(float(np.abs(x).max()) for x in same.values())
     every = {path: range(layer.num_heads) for path, layer in layers.items()}
     lost = loss_without(model, batch, every) - study.mean_loss(model, [batch])
     shares = study.head_importance(model, [batch], "joint_path", steps=100)
     found["joint_path, 100 steps: Σ shares = L(no heads) - L"] = relative(sum(x.sum() for x in shares.values()), lost)
-    path = list(layers)[-1]
-    cells = study.attention_attribution(model, batch, path, 1, steps=100)
-    alone = loss_without(model, batch, {path: [1]}) - study.mean_loss(model, [batch])
-    found["attention_attribution, 100 steps: Σ cells = -ablation"] = relative(cells.sum(), -alone)
     return found
 
 

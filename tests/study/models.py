@@ -64,7 +64,7 @@ def along_gate(model, batch, path, head, steps=20):
         gates = np.ones(layer.num_heads)
         gates[head] = t
         layer.head_gates = mg.tensor(gates, dtype=layer.out_proj.weight.dtype, requires_grad=True)
-        loss = study.effects.importance.returned_loss(model, *batch)
+        loss = study.importance.returned_loss(model, *batch)
         total -= mg.grad(loss, layer.head_gates)[0][head].item() / steps
     layer.head_gates = None
     return total

@@ -9,7 +9,7 @@ import minigrad as mg
 from minigrad import nn, optim, study
 from minigrad.nn import functional as F
 
-from .models import EncoderDecoder, along_gate, tokens
+from .models import along_gate
 
 V, T, B = 11, 6, 4
 PATHS = "blocks.0.attn", "blocks.1.attn"
@@ -56,15 +56,6 @@ def test_the_integral_of_a_single_gates_gradient_is_the_ablation(changes):
     for path, head in (PATHS[0], 1), (PATHS[1], 3):
         errors = [abs(along_gate(model, x, path, head, steps) - exact[path][head]) for steps in (10, 20, 40)]
         assert errors[2] < 1e-4 and errors[1] / errors[2] > 3 and errors[0] / errors[1] > 3  # midpoints: order 2
-
-
-@pytest.mark.parametrize("dtype", [mg.float32, mg.float64], ids=str)
-def test_the_integral_of_a_single_gates_gradient_of_cross_attention(dtype):
-    model, x = EncoderDecoder().to(dtype=dtype).eval(), tokens()
-    exact = study.head_importance(model, [x])
-    path = "transformer.decoder.layers.1.multihead_attn"
-    assert abs(exact[path][2]) > 0.01  # 100 times what ReLU's kinks leave of the order
-    assert along_gate(model, x, path, 2, 80) == pytest.approx(exact[path][2], abs=1e-4)
 
 
 def test_all_shares_add_up_while_all_gates_close_together():
@@ -259,16 +250,6 @@ def test_recording_does_not_change_the_training():
     first, last = record.snapshots[0][1][PATHS[1]], record.snapshots[-1][1][PATHS[1]]
     assert first.pattern.shape == first.gradients["dS"].shape == (B, 4, T, T) and "gate_grad" in first.stats
     assert np.abs(first.pattern - last.pattern).max() > 1e-3
-
-
-def test_recording_a_frozen_model_and_one_with_hooks():
-    record = study.Recorder(gpt().requires_grad_(False), batch())
-    assert record.snapshots[0][1][PATHS[1]].gradients == {}
-    model, seen = gpt(), []
-    for p in model.parameters():
-        p.register_hook(seen.append)
-    record = study.Recorder(model, batch())
-    assert not seen and record.snapshots[0][1][PATHS[0]].gradients["dP"].any()
 
 
 def test_the_recorder_writes_a_page(tmp_path):

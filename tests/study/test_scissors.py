@@ -88,7 +88,7 @@ def test_gradients_are_those_of_streams_by_hand(name):
         for factor in (0.0, -0.5):
             with study.cut_gradient(model, *names, factor=factor):
                 loss = model(X, Y)[1]
-            rounding = 1e-15 if len(names) == 3 else 0  # q, k and v are products of their own where one is named
+            rounding = 1e-15 if "attn" in names[1] else 0  # q, k and v are products of their own there
             assert loss.item() == pytest.approx(plain.item(), rounding, 0)
             found, wanted = gradients(model, loss), gradients(model, by_hand(model, cut, factor))
             for x, y in zip(found, wanted):
@@ -126,20 +126,6 @@ def test_without_a_cut_the_model_is_what_it_was():
         same = gradients(model, model(X, Y)[1])
     for x, y in zip(before, same):
         np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-14)
-
-
-def test_a_stream_without_norms():
-    model = randomised(study.AttentionOnly(13, 12, n_layer=2, n_head=2, n_embd=8))
-    before = gradients(model, model(X, Y)[1])
-    for cut in (
-        ("blocks.0.attn", "blocks.1.attn", "k"),
-        ("0.1", "1.0", "v"),
-        ("tokens", "blocks.0.attn"),
-        ("1.0", "logits"),
-    ):
-        with study.cut_gradient(model, *cut):
-            found = gradients(model, model(X, Y)[1])
-        assert any(np.abs(x - y).max() > 1e-6 for x, y in zip(before, found)), cut
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

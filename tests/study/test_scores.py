@@ -8,13 +8,12 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.random import default_generator
-from minigrad.study import patterns
+from minigrad.study import stats as patterns
 from minigrad.study.layers import head_weights
 from minigrad.study.models import AttentionOnly, designed_head
-from minigrad.study.scores import KINDS, head_scores, repeated_tokens
-from minigrad.study.table import HeadTable
+from minigrad.study.scores import KINDS, head_scores, repeated_tokens, unembedding
+from minigrad.study.stats import HeadTable
 from minigrad.study.trace import trace_heads
-from minigrad.study.weights.circuits import unembedding
 
 from .models import wild_gpt as gpt
 
@@ -29,15 +28,6 @@ A = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.5, 0.25, 0], [0.1, 0.2, 0
 TOKENS = np.array([[7, 8, 7, 8]])
 
 
-def test_entropy_of_patterns():
-    rows = [0, math.log(2), 1.5 * math.log(2), -sum(p * math.log(p) for p in (0.1, 0.2, 0.3, 0.4))]
-    near(patterns.entropy(A, normalised=False), sum(rows) / 4)
-    near(patterns.entropy(A), sum(row / math.log(n) for row, n in zip(rows[1:], (2, 3, 4))) / 3)
-    near(patterns.entropy(np.full((2, 3, 5, 6), 1 / 6)), np.ones((2, 3)))
-    near(patterns.entropy([[0.5, 0.5], [0.0, 0.0]]), 1)  # a query that sees nothing does not count
-    assert np.isnan(patterns.entropy([[1.0]]))
-
-
 def test_where_patterns_look():
     near(patterns.previous(A), (0.5 + 0.5 + 0.3) / 3)
     near(patterns.duplicate(A[None, None], TOKENS), [(0.25 + 0.2) / 2])  # of queries 2 and 3, to 0 and 1
@@ -47,25 +37,6 @@ def test_where_patterns_look():
     near(patterns.induction(A[None, None], three), [(0.5 + 0.2 + 0.3) / 2])  # query 1 to 1, query 3 to 1 and 2
     assert np.isnan(patterns.duplicate(A[None, None], [[1, 2, 3, 4]])).all()
     near(patterns.attention_to(A, A == 0.5), (1 + 0.5) / 2)  # of the two queries that want some
-
-
-def test_induction_by_pairs():
-    tokens, rng = np.array([[7, 8, 7, 8, 7, 8], [8, 7, 8, 9, 9, 9]]), np.random.default_rng(0)
-    P = rng.random((2, 3, 6, 6))
-    found = patterns.pair_induction(P, tokens, least=1)
-    assert found.keys() == {(7, 8), (8, 7), (9, 9)} and [found[pair][0] for pair in sorted(found)] == [2, 1, 1]
-    near(found[7, 8][1], (P[0, :, 3, 2] + P[0, :, 5, 2] + P[0, :, 5, 4]) / 2)  # the query at 5 has two earlier copies
-    near(found[8, 7][1], P[0, :, 4, 3])
-    near(found[9, 9][1], P[1, :, 5, 5])  # the pair at 3, 4 is followed by the query itself
-    assert patterns.pair_induction(P, tokens).keys() == {(7, 8)}
-
-
-def test_rollout_by_hand():
-    first, second = np.array([[1, 0], [0.5, 0.5]]), np.array([[0, 1], [0, 1]])
-    near(patterns.rollout([first[None], second[None]]), [[0.5 + 0.5 * 0.25, 0.5 * 0.75], [0.25, 0.75]])
-    near(patterns.rollout([np.stack([first, second])]), [[0.75, 0.25], [0.125, 0.875]])  # the mean over heads
-    with pytest.raises(ValueError, match="one size"):
-        patterns.rollout([first[None], np.ones((1, 3, 3))])
 
 
 # -------------------------------------------------------------------------------------------------------------- scores
@@ -81,10 +52,6 @@ def test_designed_heads_score_as_named(kind):
     near(table["copying"][path][head], kind == "induction", 1e-6)
     if kind == "induction":
         assert table["previous"]["blocks.0.attn"][0] >= 0.99
-        with trace_heads(model, grads=False) as trace:
-            model(repeated_tokens([7] * 4, 32, 32, mg.Generator(3)))
-        found = patterns.pair_induction(trace[path].pattern, trace.tokens)  # 4 periods: a pair within one has 4 queries
-        assert min(share[head] for n, share in found.values() if n == 4) >= 0.99
         tokens = repeated_tokens([7] * 8, 32, 33, mg.Generator(5))
         logits, loss = model(tokens[:, :-1], tokens[:, 1:].masked_fill(mg.arange(32) < 7, -100))
         assert (logits.argmax(-1) == tokens[:, 1:])[:, 7:].all() and loss.item() < 1e-6
@@ -110,6 +77,21 @@ def test_scores_are_of_the_patterns_that_a_trace_has():
                 raised = np.maximum(logits - logits.mean(), 0)
                 weighted += pattern[b, h, i, j] * raised[tokens[b, j].item()] / raised.sum()
             near(table["copying"][path][h], weighted / (6 * 12))
+
+
+@pytest.mark.parametrize("norm", [nn.LayerNorm(16), nn.LayerNorm(16, bias=False), nn.RMSNorm(16)], ids=str)
+def test_the_unembedding_is_what_a_part_of_the_stream_adds_to_the_logits(norm):
+    model = gpt(tied=False)
+    model.norm = norm.double()
+    nn.init.normal_(norm.weight)
+    x, W_U, logits = np.random.default_rng(0).standard_normal((2, 16)), unembedding(model), []
+    for each in x:
+        stream = mg.tensor(1e6 * each[None, None])  # so large that eps does not matter
+        logits.append((model.unembed(norm(stream)) - model.unembed(norm(stream * 0.0))).detach().numpy()[0, 0])
+        centred = each - each.mean() if isinstance(norm, nn.LayerNorm) else each
+        near(each @ W_U / np.sqrt((centred**2).mean()), logits[-1], 1e-9)
+    with pytest.raises(TypeError, match=r"Linear has no unembed\(x\)"):
+        unembedding(nn.Linear(2, 2))
 
 
 def test_batches_and_periods_are_averaged(monkeypatch):

@@ -6,10 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
-from minigrad.study.report.outcome import outcome_of
-from minigrad.study.residual import edges as residual_edges
-from minigrad.study.residual.streams import back_through_norm, through_norm
-from minigrad.study.weights.circuits import unembedding
+from minigrad.study.stream import back_through_norm, through_norm
 
 from .models import ATTN, EncoderDecoder, V, gpt, randomised, tokens, traced
 
@@ -88,46 +85,6 @@ def test_importance_leaves_no_hooks_and_no_gates_when_the_loss_raises(method, nt
     assert_untouched(model)
 
 
-@pytest.mark.parametrize("method", ["exact", "first_order"])
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_a_patch_leaves_no_hooks_when_the_loss_raises(method, nth):
-    model = gpt()
-    with pytest.raises(ZeroDivisionError):
-        study.patch(model, tokens(2), tokens(3), loss=Fails(nth), method=method)
-    assert_untouched(model)
-
-
-@pytest.mark.parametrize("method", ["first_order", "exact"])
-def test_a_patch_of_a_layer_that_the_loss_does_not_depend_on_is_0(method):
-    def of_the_first_block(model, x, y):
-        kept = []
-        handle = model.blocks[0].register_forward_hook(lambda module, args, x: kept.append(x))
-        model(x, y)
-        handle.remove()
-        return (kept[0] ** 2).sum()
-
-    found = study.patch(gpt(), tokens(2), tokens(3), of_the_first_block, method=method)
-    assert found[PATHS[0]].all() and not found[PATHS[1]].any()
-
-
-def test_sequences_of_forwards_of_other_batch_sizes_have_gates_of_their_own():
-    """A mean of |gradients| over the sequences of each forward: the forwards' own importance, added up."""
-    model, (x, y) = gpt(), tokens()
-
-    def first(model, x, y):
-        return model(x[:1], y[:1])[1]
-
-    def both(model, x, y):
-        return first(model, x, y) + model(x, y)[1]
-
-    found, of_first, of_all = (
-        study.head_importance(model, [(x, y)], "abs_gate_grad", loss=loss)
-        for loss in (both, first, lambda model, x, y: model(x, y)[1])
-    )
-    for path in PATHS:
-        near(found[path], of_first[path] + of_all[path])
-
-
 # ---------------------------------------------------------------------------------------------------- edges and streams
 
 
@@ -137,70 +94,9 @@ def test_edges_through_norms_on_the_stream_that_have_weights():
     assert report.worst < 1e-10 and any("decoder" in row[0] and "from it" in row[2] for row in report.rows)
 
 
-def test_edges_do_not_depend_on_how_many_rows_are_held_at_a_time(monkeypatch):
-    models = gpt(), EncoderDecoder().double()
-    at_once = [study.flow(model, tokens()).edges for model in models]
-    monkeypatch.setattr(residual_edges, "ROWS", 1)
-    for model, expected in zip(models, at_once):
-        near(study.flow(model, tokens()).edges, expected)
-    monkeypatch.setattr(residual_edges, "ROWS", 4 * 16 * max(at_once[0].shape))  # four rows: the last chunk is shorter
-    near(study.flow(models[0], tokens()).edges, at_once[0])
-
-
-def test_edges_under_no_grad():
-    model, batch = gpt(), tokens()
-    with mg.no_grad():
-        found = study.flow(model, batch).edges
-    np.testing.assert_array_equal(found, study.flow(model, batch).edges)
-
-
-def test_edges_are_sorted_by_size_whatever_their_sign():
-    edges = [edge for *_, edge in study.flow(gpt(), tokens()).all]
-    assert min(edges) < 0 < max(edges)
-    assert [abs(edge) for edge in edges] == sorted(map(abs, edges), reverse=True)
-
-
 def test_a_loss_that_is_not_finite_has_a_flow():
     found = study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1] * float("inf"))
     assert np.isinf(found.loss) and not np.isfinite(found.edges).all()
-
-
-class Trunk(nn.Module):
-    """A trunk of one's own, whose blocks add `by` times what their parts say, but for short streams. The stream is 16
-    wide; embeddings may be narrower."""
-
-    def __init__(self, width=16, by=1.0):
-        blocks = gpt().blocks
-        self.wte, self.widen, self.head = nn.Embedding(V, width), nn.Linear(width, 16), nn.Linear(16, V)
-        self.blocks = nn.ModuleList(Scaled(block, by) for block in blocks)
-
-    def forward(self, x, y):
-        x = self.widen(self.wte(x))
-        for block in self.blocks:
-            x = block(x)
-        return F.cross_entropy(self.head(x).reshape(-1, V), y.reshape(-1))
-
-
-class Scaled(nn.Module):
-    def __init__(self, block, by):
-        self.norm1, self.attn, self.norm2, self.mlp, self.by = block.norm1, block.attn, block.norm2, block.mlp, by
-
-    def forward(self, x):
-        by = self.by if x.shape[1] > 3 else 1.0  # which a run on three tokens does not show
-        x = x + by * self.attn(self.norm1(x), is_causal=True)[0]
-        return x + by * self.mlp(self.norm2(x))
-
-
-@pytest.mark.parametrize("width, names", [(8, ["input"]), (16, ["tokens", "the rest"])])
-def test_what_is_put_into_a_stream_has_a_name(width, names):
-    found = study.flow(Trunk(width).double(), tokens())
-    assert [u.path for u in found.sources if u.path.split(".")[0] != "blocks"] == names
-
-
-def test_a_sum_that_is_slightly_off_is_refused_in_float32():
-    assert study.flow(Trunk().float(), tokens()).check().worst < 1e-6
-    with pytest.raises(study.IdentityError):
-        study.flow(Trunk(by=0.999).float(), tokens())
 
 
 def test_a_norm_without_eps_adds_that_of_its_dtype():
@@ -215,28 +111,6 @@ def test_a_norm_without_eps_adds_that_of_its_dtype():
 
 
 # -------------------------------------------------------------------------------------------------------------- weights
-
-
-@pytest.mark.parametrize("weight", ["W_O", "W_V"])
-def test_the_lens_of_some_heads_is_that_of_all(weight):
-    model = gpt()
-    some, every = traced(model, heads=[1, 3])[ATTN], traced(model)[ATTN]
-    for head in (1, 3):
-        one, other = (study.backward_lens(model, seen, head, weight) for seen in (some, every))
-        np.testing.assert_array_equal(one.changes, other.changes)
-        np.testing.assert_array_equal(one.reads, other.reads)
-
-
-@pytest.mark.parametrize("head", range(4))
-def test_the_lens_of_a_head_with_a_gate(head):
-    """The gate multiplies, once, what the head writes and what a step makes of that."""
-    model = gated()
-    seen, W_O = traced(model)[ATTN], model.blocks[1].attn.head(head).W_O.detach().numpy()
-    written = GATES[head] * seen.z[:, head] @ W_O
-    lens = study.backward_lens(model, seen, head, "W_O", top=V)
-    near(lens.changes, -seen.y_grad)
-    np.testing.assert_array_equal(lens.reads, np.argsort(-(written @ unembedding(model)), -1, kind="stable"))
-    near(study.backward_lens(model, seen, head, "W_V").changes, -GATES[head] * seen.v_grad[:, head] @ W_O)
 
 
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
@@ -279,22 +153,6 @@ def test_statistics_of_float16_neither_underflow_nor_overflow():
 # ---------------------------------------------------------------------------------------------- trace, report and steps
 
 
-def test_targets_are_those_at_the_time_of_the_call():
-    model, (x, y) = gpt(), tokens()
-    given = x.numpy().copy(), y.numpy().copy()
-    with study.trace_heads(model, grads=False) as trace:
-        model(x, y)
-    x.fill_(0)
-    y.fill_(0)
-    np.testing.assert_array_equal(trace.tokens, given[0])
-    np.testing.assert_array_equal(trace.outcome.targets, given[1])
-
-
-def test_any_negative_target_does_not_count():
-    logits = np.random.default_rng(0).normal(size=(1, 3, 5))
-    assert np.isnan(outcome_of(logits, [[-1, 4, -100]]).loss).tolist() == [[True, False, True]]
-
-
 def test_what_a_report_shows_of_a_layer_is_what_the_trace_has():
     model = EncoderDecoder().double()
     with study.trace_heads(model) as trace:
@@ -317,46 +175,3 @@ def test_a_ledger_shows_the_gradient_of_the_heads_own_gate(head):
     found = {g.shape: g.array for entry in book.entries for g in entry.gives if g.shape in ((4, 1, 1), (4,))}
     assert {shape: array.shape for shape, array in found.items()} == {(4, 1, 1): (1, 1, 1), (4,): (1,)}
     near([array.item() for array in found.values()], expected)
-
-
-@pytest.mark.parametrize("need_weights", [False, True])
-def test_a_hook_on_the_output_replaces_it_whether_weights_are_needed_or_not(need_weights):
-    layer, x = nn.MultiheadAttention(8, 2, impl="batched", batch_first=True), mg.randn(2, 3, 8)
-    before = layer(x, need_weights=need_weights)[0].detach().numpy()
-    layer.register_head_hook("y", lambda layer, y: y * 2.0)
-    y, pattern = layer(x, need_weights=need_weights)
-    near(y.detach().numpy(), 2 * before, 1e-5)
-    assert (pattern is not None) == need_weights
-
-
-def test_a_hook_that_the_loss_registers_itself_comes_after_the_patch():
-    model, clean, corrupt = gpt(), tokens(2), tokens(3)
-    corrupt = corrupt[0], clean[1]
-    layer = model.blocks[0].attn
-
-    def loss(model, x, y):
-        handle = layer.register_head_hook("z", lambda _, z: z * 2.0)
-        try:
-            return model(x, y)[1]
-        finally:
-            handle.remove()
-
-    kept = []
-    handle = layer.register_head_hook("z", lambda _, z: kept.append(z.detach().numpy().copy()))
-    loss(model, *clean)
-    handle.remove()
-
-    def replaced(head):
-        def replace(_, z):
-            values = z.detach().numpy().copy()
-            values[:, head] = kept[0][:, head]
-            return mg.tensor(values)
-
-        handle = layer.register_head_hook("z", replace)
-        try:
-            return loss(model, *corrupt).item()
-        finally:
-            handle.remove()
-
-    by_hand = [replaced(head) - loss(model, *corrupt).item() for head in range(4)]
-    np.testing.assert_allclose(study.patch(model, clean, corrupt, loss)["blocks.0.attn"], by_hand, atol=1e-12)

@@ -10,7 +10,8 @@ import pytest
 import minigrad as mg
 from minigrad import nn, optim, study
 from minigrad.__main__ import main
-from minigrad.study.table import HeadTable
+from minigrad.study import stats
+from minigrad.study.stats import HeadTable
 from minigrad.training.text import CharVocab
 
 from .models import EncoderDecoder, tokens
@@ -22,10 +23,10 @@ TEXT = "the cat sat on the mat."
 def peak():
     """A new statistic. It returns the values that it should have."""
 
-    @study.stat("mean max P", "0 to 1", "how much a query gives to its favourite key")
     def peak(seen, tokens):
         return seen.pattern.max(-1).mean((0, 2))
 
+    study.STATS["peak"] = study.Stat("mean max P", "0 to 1", "how much a query gives to its favourite key", peak)
     yield peak
     del study.STATS["peak"]
 
@@ -72,7 +73,7 @@ def test_a_declaration_is_enough(peak, model, tmp_path, capsys):
 def test_every_statistic_says_what_it_is(model):
     assert list(study.STATS) == list(traced(model).table().stats)
     for name, stat in study.STATS.items():
-        assert stat.name == name and all((stat.formula, stat.unit, stat.meaning))
+        assert all((stat.formula, stat.unit, stat.meaning)), name
 
 
 def test_what_a_statistic_needs_and_the_layer_lacks_is_nan():
@@ -83,14 +84,6 @@ def test_what_a_statistic_needs_and_the_layer_lacks_is_nan():
     known = {name for name, values in got.items() if not np.isnan(values).any()}
     assert known == {"norm", "entropy", "openness", "sink"}
     assert all(values.shape == (2,) for values in got.values())
-
-
-def test_a_name_is_given_once():
-    with pytest.raises(ValueError, match="there is a statistic called entropy already"):
-
-        @study.stat("", "", "")
-        def entropy(seen, tokens):
-            return np.zeros(len(seen.heads))
 
 
 @pytest.mark.parametrize("scale, open_by, least, most", [(1e-9, 0.5, 1e-2, 0.5 + 1e-9), (1e5, 0.0, 0.0, 1e-9)])
@@ -192,17 +185,6 @@ def test_padding_on_the_left_is_not_counted():
     for pattern in even, resting:
         padded = np.zeros((8, 8))
         padded[3:, 3:] = pattern
-        for statistic in study.patterns.entropy, study.patterns.sink, study.patterns.openness:
+        for statistic in stats.entropy, stats.sink, stats.openness:
             assert statistic(padded) == pytest.approx(statistic(pattern), abs=1e-15)
-    assert study.patterns.sink(padded) == 1.0
-
-
-def test_padding_on_the_left_of_a_model_is_not_counted():
-    mg.manual_seed(0)
-    model, idx = nn.GPT(nn.GPTConfig(11, 16, n_layer=1, positions="rotary")).double().eval(), tokens()[0]
-    with study.trace_heads(model, grads=False) as trace:
-        model(idx)
-        model.trunk(mg.cat([mg.zeros(len(idx), 3, dtype=mg.int64), idx], 1), left_padding=mg.full((len(idx),), 3))
-    plain, padded = trace.calls("blocks.0.attn")
-    for stat in "entropy", "openness", "sink":
-        np.testing.assert_allclose(study.STATS[stat].of(padded), study.STATS[stat].of(plain), rtol=1e-9)
+    assert stats.sink(padded) == 1.0

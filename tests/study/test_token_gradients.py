@@ -6,9 +6,8 @@ import pytest
 import minigrad as mg
 from minigrad import nn, optim, study
 from minigrad.study.layers import WEIGHTS
-from minigrad.training.text import CharVocab
 
-from .models import ATTN, B, EncoderDecoder, T, V, gpt, tokens, traced
+from .models import ATTN, B, EncoderDecoder, T, gpt, tokens, traced
 
 RTOL = {mg.float64: 1e-13, mg.float32: 5e-6}
 
@@ -83,20 +82,6 @@ def test_what_is_frozen_has_parts_all_the_same():
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)
-def test_what_is_frozen_below_has_parts_where_there_are_gradients(weight):
-    model = gpt()
-    model.requires_grad_(False)
-    out = model.blocks[1].attn.out_proj.weight.requires_grad_(True)
-    seen = traced(model)[ATTN]
-    assert not seen.has_grads
-    if weight == "W_O":
-        near(study.token_gradients(seen, 2, weight).total, out.grad.numpy()[:, 8:12].T)
-    else:
-        with pytest.raises(RuntimeError, match=f"no grad yet of {weight[2].lower()} .* needed no gradient"):
-            study.token_gradients(seen, 2, weight)
-
-
-@pytest.mark.parametrize("weight", WEIGHTS)
 def test_parts_norms_and_shares(weight):
     found = study.token_gradients(traced(gpt())[ATTN], 2, weight)
     parts = np.array([[found.of(b, t) for t in range(T)] for b in range(B)])  # (B, T, m, d)
@@ -138,15 +123,6 @@ def test_tokens_are_ranked():
     assert str(many).endswith("… and 20 with smaller shares")
 
 
-@pytest.mark.parametrize("labels, shape, expected", [
-    ("abc", (1, 3), ["abc"]), (["a", "b", "c"], (1, 3), ["abc"]), ([1, 2, 3], (1, 3), ["123"]),
-    ([["a", "b"], ["c", "d"]], (2, 2), ["ab", "cd"]), (np.array([[1, 2]]), (1, 2), ["12"]),
-])  # fmt: skip
-def test_labels(labels, shape, expected):
-    found = study.token_gradients(seen_of(*shape), 0, "W_Q", labels)
-    assert found.labels == [list(text) for text in expected]
-
-
 @pytest.mark.parametrize("labels, got", [("abc", "[3]"), ([["a"], ["b"]], "[1, 1]"), ([], "[]"), ([["a", "b"]], "[2]")])
 def test_labels_that_do_not_fit(labels, got):
     with pytest.raises(ValueError, match=r"labels must be 2 lists of 2, got lists of") as error:
@@ -177,91 +153,6 @@ def test_what_is_not_there_is_named():
 
 
 # -------------------------------------------------------------------------------------------------------- backward lens
-
-
-def attention_only(dtype=mg.float64):
-    mg.manual_seed(4)
-    return study.AttentionOnly(V, T, n_layer=2, n_head=4, n_embd=16).to(dtype=dtype)
-
-
-@pytest.mark.parametrize("weight", ["W_O", "W_V"])
-def test_a_step_of_training_does_what_the_lens_says(weight):
-    """In the last layer, nothing comes after the head: the logits move by Σ_t ⟨x, x_t⟩ times what the lens has at t."""
-    model, (x, y), eta, h = attention_only(), tokens(), 1e-3, 2
-    with study.trace_heads(model) as trace:
-        model(x, y)[1].backward()
-    seen = trace[ATTN]
-    lens = study.backward_lens(model, seen, h, weight)
-    before = model(x)[0].detach().numpy()
-    p, index = model.blocks[1].attn.head(h).parts[weight][0]
-    p.detach().numpy()[index] -= eta * p.grad.numpy()[index]
-    moved = model(x)[0].detach().numpy() - before  # (B, T, V)
-    by = np.array([[lens.logits(b, t) for t in range(T)] for b in range(B)])  # (B, T, V)
-    alike = np.einsum("bim,ctm->bict", lens.gradients.x, lens.gradients.x)  # of each input to all others
-    expected = eta * np.einsum("bict,ctv->biv", alike, by)
-    if weight == "W_V":  # a value is read by the queries that attend to it
-        expected = seen.pattern[:, h] @ expected
-    near(moved, expected, 1e-9)
-
-
-@pytest.mark.parametrize("dtype", RTOL)
-@pytest.mark.parametrize("weight", ["W_O", "W_V"])
-@pytest.mark.parametrize("make", [gpt, lambda dtype: gpt(dtype, n_kv_head=2, positions="rotary"), attention_only])
-def test_the_lens_shows_both_factors(make, weight, dtype):
-    model = make(dtype)
-    seen, h = traced(model)[ATTN], 3
-    lens = study.backward_lens(model, seen, h, weight, top=V)
-    W_U = study.unembedding(model)
-    near(lens.gradients.total, study.token_gradients(seen, h, weight).total)
-    if weight == "W_O":
-        reads, changes = seen.z[:, h] @ seen.W_O[h] @ W_U, -seen.y_grad @ W_U
-    else:
-        reads, changes = seen.x_v @ W_U, -seen.v_grad[:, h] @ seen.W_O[h] @ W_U
-        near(np.tensordot(seen.x_v, -lens.changes, ([0, 1], [0, 1])), lens.gradients.total @ seen.W_O[h], 1e-5)
-    for ids, logits in ((lens.reads, reads), (lens.raised, changes), (lens.lowered, -changes)):
-        assert ids.shape == (B, T, V)
-        ranked = np.take_along_axis(logits, ids, -1)
-        assert (np.diff(ranked) <= RTOL[dtype] * abs(logits).max()).all()
-    near(lens.logits(1, 2), changes[1, 2], RTOL[dtype] * 10)
-
-
-def test_the_lens_in_words():
-    model, x = gpt(), tokens()[0]
-    letters = "abcdefghij\n"
-    lens = study.backward_lens(model, traced(model)[ATTN], 1, top=2, vocab=letters, labels=x)
-    title, names, *rows = str(lens).splitlines()
-    assert title == "blocks.1.attn head 1, W_O: a step of training" and len(rows) == B * T
-    assert names.split() == ["size", "sequence", "position", "token", "reads", "raises", "lowers"]
-    b, t = np.unravel_index(lens.gradients.norms.argmax(), (B, T))
-    shown = [repr(letters[i]) for ids in (lens.reads, lens.raised, lens.lowered) for i in ids[b, t]]
-    assert rows[0].split()[1:] == [str(b), str(t), str(x[int(b), int(t)].item()), *shown]
-    by_number = study.backward_lens(model, traced(model)[ATTN], 1, top=100)
-    assert by_number.raised.shape == (B, T, V) and str(by_number.raised[b, t, 0]) in str(by_number)
-    of_vocab = study.backward_lens(model, traced(model)[ATTN], 1, top=2, vocab=CharVocab(letters))
-    assert [of_vocab.text(i) for i in range(V)] == sorted(letters)
-
-
-def test_what_the_lens_cannot_show_is_refused():
-    model = gpt()
-    seen = traced(model)[ATTN]
-    for weight, words in (("W_Q", "no matrix 'W_Q'"), ("W_x", "no matrix 'W_x'")):
-        with pytest.raises(ValueError, match=words):
-            study.backward_lens(model, seen, 1, weight)
-    with pytest.raises(ValueError, match="top must be at least 1, got 0"):
-        study.backward_lens(model, seen, 1, top=0)
-    with pytest.raises(ValueError, match="the vocabulary has 3 names, for 11 logits"):
-        study.backward_lens(model, seen, 1, vocab="abc")
-    with pytest.raises(ValueError, match="head 4 was not traced"):
-        study.backward_lens(model, seen, 4)
-    with pytest.raises(TypeError, match=r"has no unembed\(x\)"):
-        study.backward_lens(nn.MultiheadAttention(16, 4, batch_first=True), seen, 1)
-    layer = nn.MultiheadAttention(16, 4, vdim=3, dtype=mg.float64, batch_first=True)
-    with study.trace_heads(layer) as trace:
-        y = layer(*(mg.randn(B, T, size, dtype=mg.float64) for size in (16, 16, 3)))[0]
-        (y**2).sum().backward()
-    with pytest.raises(ValueError, match="input and output of the layer are of size 3 and 16, the stream of 16"):
-        study.backward_lens(model, trace[0], 1, "W_V")
-    assert study.backward_lens(model, trace[0], 1).raised.shape == (B, T, 5)
 
 
 def test_the_optimizer_may_go_on():

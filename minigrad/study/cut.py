@@ -1,0 +1,215 @@
+"""One edge of a residual stream is cut: in backward, or in forward.
+
+What a reader gets is a sum of what was written before it. cut_gradient takes the gradient from one write t, so that
+every value is the model's own, and all that changes is which gradients come back: training with such a cut shows
+whether a part learns by way of that gradient. Scissors that take t itself show what the edge is worth to the loss.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..autograd import is_grad_enabled
+from ..base.errors import UnknownName, unknown
+from ..nn import Dropout
+from ..nn import functional as F
+from ..nn.positions import rotary
+from ..ops import public as ops
+from ..tensor import tensor
+from .layers import attention_layers
+from .stream import Node, node_of, streams
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
+
+PARTS = "q", "k", "v"
+BIAS = ".bias"  # of an attention layer, as a Node
+
+
+@contextmanager
+def cut_gradient(
+    model: "Module",
+    source: Node | str,
+    target: Node | str,
+    part: str | None = None,
+    factor: float | Callable[[int], float] = 0.0,
+) -> Iterator[None]:
+    """Inside the with, no gradient flows from `target` to `source` through the residual stream between them; all values
+    stay as they are.
+
+    source: a head ("0.2": head 2 of attention layer 0; "blocks.0.attn head 2"), an attention layer or an MLP by its
+    path, "tokens", "positions", or "input", all that comes into the first block. target: a head, a layer or an MLP that
+    comes later, or "logits" ("output" of an nn.TransformerEncoder). part: "q", "k" or "v" of a head or an attention
+    layer; None: all of it. The names are those of study.flow. factor: what the gradient is multiplied by; or a function
+    that gives it, of the number of forwards with gradients since the with began.
+
+    Only the direct path is cut: what flows through parts between the two still does. An attention layer that is named
+    takes the batched form, whose values agree with the fused form's to rounding.
+
+    Raises TypeError or ValueError for a model whose stream is not known (see flow), or has dropout or no such
+    parts; KeyError for an unknown name."""
+    if any(isinstance(module, Dropout) and module.p for module in model.modules()):
+        raise ValueError("cut_gradient needs a model without dropout: set p of its Dropouts to 0")
+    forwards = 0
+
+    def without_gradient(write):
+        nonlocal forwards
+        if not is_grad_enabled():
+            return None
+        kept = factor(forwards) if callable(factor) else factor
+        forwards += 1
+        return (1 - kept) * (write - write.detach())
+
+    begin, end = (node_of(name, attention_layers(model)) for name in (source, target))
+    with Scissors(streams(model), begin, end, part, without_gradient).hooked(model):
+        yield
+
+
+class Scissors:
+    """Cuts one edge, from the Node `source` to the Node `target` by its `part`, in the `found` Streams of a model.
+
+    taken(write): what the target's own copy of the stream lacks, a Tensor like write, or None for nothing."""
+
+    def __init__(self, found, source, target, part, taken):
+        self.source, self.target, self.taken = source, target, taken
+        self.gap: Any = None  # what the target's copy lacks, as far as the forward has come,
+        self.read: Any = None  # and the stream that the target reads
+        self.ran = False  # whether the source has written in this forward
+        writer = source.path.removesuffix(BIAS)
+        for stream in found:
+            put_in = ["input", *(() if stream.embedding is None else ("tokens", "positions"))]
+            order = {stream.named(name): -1 for name in put_in} | {part.path: i for i, part in enumerate(stream.parts)}
+            readers = {part.path: part for part in (*stream.parts, *stream.readers)}
+            ends = [*readers, stream.named(stream.end)]
+            if writer in order and target.path in ends:
+                break
+        else:
+            wrong = source.path if writer not in order else target.path
+            raise UnknownName(unknown("part of one stream", wrong, dict.fromkeys([*order, *ends])))
+        begin, end = order[writer], order.get(target.path, len(order))
+        if begin >= end:
+            raise ValueError(f"{source} does not come before {target}")
+        self.stream, self.reader = stream, readers.get(target.path)
+        self.writer = stream.parts[begin] if begin >= 0 else None
+        self.between = [part.after for part in stream.parts[max(begin, 0) : end] if part.after is not None]
+        self.inputs = self.reader.inputs if self.reader is not None and self.reader.is_attention else ""
+        if part is not None and (part not in PARTS or part not in self.inputs):
+            raise ValueError(f"part must be 'q', 'k' or 'v', of attention, or None; got {part!r} of {target}")
+        self.inputs = part or self.inputs
+        for node, at in ((source, self.writer), (target, self.reader)):
+            heads = at.first.num_heads if at is not None and at.is_attention else 0
+            if node.head is not None and node.head not in range(heads):
+                raise UnknownName(f"{node.path} has no head {node.head}")
+
+    @contextmanager
+    def hooked(self, model):
+        """Within the with-block, forwards of the model are cut."""
+        with ExitStack() as stack:
+            handles = [*self._hook_writer(), *(norm.register_forward_hook(self._passed) for norm in self.between)]
+            for handle in [*handles, *self._hook_reader(), model.register_forward_hook(self._forget)]:
+                stack.callback(handle.remove)
+            yield
+
+    def _forget(self, module, args, y):
+        self.gap, self.read, self.ran = None, None, False  # else they would keep the graph of the forward
+
+    # -- what was written
+
+    def _hook_writer(self):
+        stream, path = self.stream, self.source.path
+        if self.writer is None:
+            at, embedding = stream.body[0], stream.embedding
+            if path == stream.named("input"):
+                return [at.register_forward_pre_hook(lambda module, args: self._wrote(args[0]))]
+            if path == stream.named("tokens"):
+                return [embedding.register_forward_hook(lambda module, args, y: self._wrote(_tokens(y)))]
+            look = embedding.register_forward_hook(lambda module, args, y: self._look(_tokens(y)))
+            return [look, at.register_forward_pre_hook(lambda module, args: self._wrote(args[0] - self.read))]
+        layer = self.writer.last
+        if self.source.head is not None:
+            return [layer.register_head_hook("z", self._wrote_of_head, last=True)]
+        if path.endswith(BIAS):
+            return [layer.register_forward_hook(lambda layer, args, y: self._wrote(_bias_like(layer, y)))]
+        return [layer.register_forward_hook(lambda module, args, y: self._wrote(_first(y)))]
+
+    def _wrote(self, y):
+        self.gap, self.ran = self.taken(y), True
+
+    def _wrote_of_head(self, layer, z):
+        h, d = int(self.source.head or 0), layer.d_v
+        z = z[:, h] if layer.head_gates is None else z[:, h] * layer.head_gates[h]  # (B, T, d_v)
+        self._wrote(F.linear(z, layer.out_proj.weight[:, h * d : (h + 1) * d]))  # (B, T, C)
+
+    def _passed(self, norm, args, y):
+        if self.gap is not None:  # a norm on the stream itself
+            self.gap = y - norm.forward(args[0] - self.gap)
+
+    # -- and who reads it
+
+    def _hook_reader(self):
+        """The target gets, beside what it reads, the difference that the gap makes. It is added to that, and not put in
+        its place, since another cut may have changed it too."""
+        stream, reader = self.stream, self.reader
+        if reader is None:  # all that comes out at the end, whatever reads it
+            return [stream.body[-1].register_forward_hook(self._leave)]
+        if reader in stream.parts:
+            look = reader.reads_at.register_forward_pre_hook(lambda module, args: self._look(args[0]))
+        else:
+            look = stream.body[-1].register_forward_hook(lambda module, args, y: self._look(_first(y)))
+        if not reader.is_attention:
+            return [look, reader.first.register_forward_pre_hook(self._enter)]
+        point = "x_{}" if self.target.head is None else "{}"
+        return [look, *(reader.first.register_head_hook(point.format(p), self._changed(p)) for p in self.inputs)]
+
+    def _look(self, x):
+        self.read = x
+
+    def _leave(self, module, args, y):
+        if (change := self._change()) is not None:
+            return (y[0] + change, *y[1:]) if isinstance(y, tuple) else y + change
+
+    def _enter(self, module, args):
+        if (change := self._change()) is not None:
+            return args[0] + change, *args[1:]
+
+    def _change(self):
+        """How what the target reads, through a norm or not, differs from what it is without a cut: (B, T, C)."""
+        if not self.ran:
+            raise RuntimeError(f"{self.source} did not run before {self.target}")
+        norm = None if self.reader is None else self.reader.before
+        if self.gap is None or norm is None:
+            return None if self.gap is None else -self.gap
+        return norm.forward(self.read - self.gap) - norm.forward(self.read)
+
+    def _changed(self, p):
+        """A head hook that changes what all heads read, or what one head makes of it."""
+
+        def hook(layer, x):
+            change, head = self._change(), self.target.head  # (B, T, C)
+            if change is None or head is None:
+                return None if change is None else x + change
+            i, d = PARTS.index(p), layer.d_v if p == "v" else layer.d_k
+            n = head if p == "q" else layer.kv_of_head[head]
+            change = F.linear(change, layer.weights()[i][n * d : (n + 1) * d])[..., None, :, :]  # (B, 1, T, d)
+            if layer.positions == "rotary" and p != "v":
+                change = rotary(change)
+            this = tensor(np.arange(layer.num_heads).reshape(-1, 1, 1) == head, device=x.device)
+            return x + ops.where(this, change, 0.0)
+
+        return hook
+
+
+def _first(y):
+    return y[0] if isinstance(y, tuple) else y
+
+
+def _tokens(y):
+    if y.ndim != 3:
+        raise ValueError("the model's first nn.Embedding is not that of its tokens: cut what comes from its 'input'")
+    return y
+
+
+def _bias_like(layer, y):
+    return layer.out_proj.bias.expand(*_first(y).shape)

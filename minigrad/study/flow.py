@@ -1,0 +1,345 @@
+"""Where a head's gradient comes from: from which later head, and by way of its Q, its K or its V.
+
+    flow = study.flow(model, (x, y))
+    print(flow)                                   the largest edges, in words
+    print(flow.out_of("blocks.0.attn", 2))        where the gradient of head 2 of the first layer comes from
+    flow.graph().save("flow.svg")                 the same as a picture
+
+Every part of a model adds to a residual stream and reads from it. write_u is what node u adds: an embedding, a head,
+an MLP, a bias. G_vp is the gradient at node v's own copy of the stream, for its input p: q, k or v of a head, the input
+of an MLP, or the logits. The edge
+
+    u → v.p = Σ ⟨write_u, G_vp⟩    over sequences and positions
+
+says how the loss changes, to first order, when what u sends to v.p grows: by 1 % of the edge for 1 %. A negative edge
+helps: the next step of training strengthens it. Two identities hold, as gradients are linear:
+
+    Σ over v.p of edge(u → v.p) = ⟨write_u, dwrite_u⟩    for a head ⟨z, dz⟩, the gradient of a gate on it
+    Σ over u of edge(u → v.p)   = ⟨stream, G_vp⟩          if no norm lies on the stream itself
+
+A norm removes the length of what it reads, so the edges into a reader behind one add up to about 0: what one part
+does for it, others pay for. Read such edges beside each other, and those that leave a part for what it does.
+
+It takes one forward and one backward. Path patching and edge attribution (Syed et al. 2023) compare two inputs; this is
+about the gradient of one.
+
+What an edge is worth may be another matter: the loss can be flat where the model is, and steep on the way to a model
+without the edge. method="cut" measures that: a forward for each edge, in which v's own copy of the stream lacks what u
+writes."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from ..base.errors import UnknownName, unknown
+from ..gradcheck.report import aligned
+from ..nn.attention import all_take
+from ..tensor import Tensor
+from ..viz.graph import Graph
+from ..viz.labels import count
+from . import flow_picture
+from .cut import Scissors
+from .identities import IdentityError, IdentityReport
+from .importance import returned_loss, value_of
+from .layers import as_float64, undisturbed
+from .stream import Node, Run, back_at_most, back_through_norm, node_of, streams, through_norm
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
+
+Name: TypeAlias = str | int | tuple[str | int, int | None]  # of a node: see Flow.edge
+RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of what the model computes in -> the error allowed
+METHODS = {  # what an edge is, by method
+    "first_order": "edge: what the source writes times the gradient where the target reads it",
+    "cut": "edge: the loss with it minus the loss without it; first order: what its gradient says",
+}
+
+
+class Flow:
+    """What study.flow returns.
+
+    sources: Nodes that write. inputs: [(Node, "q", "k" or "v", or "" for what has one input)], what reads.
+    edges: an array (sources, inputs), by `method`; 0 where the source comes later, nan where an edge was not cut.
+    first_order: the same to first order, whatever the method. loss: a float."""
+
+    method = "first_order"
+
+    def __init__(self, sources: Any, inputs: Any, edges: Any, known: Any, loss: Any, rows: Any, rtol: Any) -> None:
+        self.sources, self.inputs, self.loss = sources, inputs, loss
+        self.edges = self.first_order = edges
+        self._known, self._rows, self._rtol = known, rows, rtol
+
+    def edge(self, source: Name, target: Name) -> dict[str, float]:
+        """{input: edge} from a source to a target. A node is named as in the tables, "blocks.0.mlp" or "blocks.0.attn
+        head 2", as "0.2" (head 2 of attention layer 0), or as (path, head), where an attention layer may be given by
+        its number. Raises KeyError for an unknown one."""
+        u, v = self._node(source, self.sources), self._node(target, self._readers)
+        i = self.sources.index(u)
+        return {p: float(self.edges[i, j]) for j, (w, p) in enumerate(self.inputs) if w == v}
+
+    def out_of(self, path: Name, head: int | None = None) -> "Edges":
+        """The edges that leave a node, as an Edges: where its gradient comes from."""
+        node = self._node((path, head), self.sources)
+        return self._chosen(lambda u, v: u == node)
+
+    def into(self, path: Name, head: int | None = None) -> "Edges":
+        """The edges that lead to a node: where what it reads comes from, and how much each part of that matters."""
+        node = self._node((path, head), self._readers)
+        return self._chosen(lambda u, v: v == node)
+
+    def around(self, path: Name, head: int | None = None) -> "Edges":
+        """The edges that lead to a node, and those that leave it, as an Edges."""
+        node = self._node((path, head), self.sources + self._readers)
+        return self._chosen(lambda u, v: node in (u, v))
+
+    @property
+    def all(self) -> "Edges":
+        """All edges, as an Edges."""
+        return self._chosen(lambda u, v: True)
+
+    def _chosen(self, wanted):
+        found = [
+            ((u, v, p, float(self.edges[i, j])), float(self.first_order[i, j]))
+            for i, u in enumerate(self.sources)
+            for j, (v, p) in enumerate(self.inputs)
+            if wanted(u, v) and self._known[i, j] and self.edges[i, j]
+        ]
+        uncut = int(np.isnan(self.edges).sum()) if self.method == "cut" else 0
+        found.sort(key=lambda each: -abs(each[0][-1]))
+        return Edges([edge for edge, _ in found], self.method, [first for _, first in found], uncut)
+
+    @property
+    def _readers(self):
+        return [v for v, _ in self.inputs]
+
+    def _node(self, name, known):
+        node = node_of(name, dict.fromkeys(node.path for node in known if node.head is not None))
+        if node in known:
+            return node
+        raise UnknownName(unknown("node", str(node), dict.fromkeys(map(str, known))))
+
+    def graph(self, edges: "Edges | None" = None, least: float = 0.05) -> Graph:
+        """A picture of these Edges (None: all), but for those below `least` of the largest: a viz.Graph, to
+        .save("flow.svg"). The model's parts are in rows, from the bottom up; edges are as wide as they are large,
+        coloured by the input that reads, and dashed where they are positive: more of them raises the loss. Parts whose
+        edges are all left out are grey. Raises ImportError without the Python package graphviz."""
+        edges = self.all if edges is None else edges
+        return Graph(flow_picture.digraph(self, edges, least))
+
+    def check(self, rtol: float | None = None) -> IdentityReport:
+        """Test that the first-order edges of each source and of each input add up to what the backward gave. Returns an
+        IdentityReport, whose errors are relative to Σ |write| |G|; raises IdentityError if one is above rtol (None:
+        1e-10 in float64, 1e-6 in float32). flow() does so itself; here are the figures."""
+        rtol = self._rtol if rtol is None else rtol
+        report = IdentityReport(self._rows, [], dict.fromkeys((row[0] for row in self._rows), rtol))
+        if report.failed:
+            raise IdentityError(report)
+        return report
+
+    def __str__(self) -> str:
+        return str(self.all)
+
+    def __repr__(self):
+        return f"<Flow from {len(self.sources)} sources to {len(self.inputs)} inputs, loss {self.loss:.4f}>"
+
+
+class Edges(list):
+    """[(source, target, input, edge)], the largest first. str() shows the first twenty, and what an edge is."""
+
+    def __init__(self, found: Any = (), method: str = "first_order", first_order: Any = (), uncut: int = 0) -> None:
+        super().__init__(found)
+        self.method, self.first_order, self.uncut = method, first_order, uncut
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("from", "to", "by", "edge")]
+        rows += [(str(u), str(v), p, f"{edge:+.4g}") for u, v, p, edge in self[:20]]
+        if self.method != "first_order":
+            beside = ["first order", *(f"{first:+.4g}" for first in self.first_order[:20])]
+            rows = [(*row, first) for row, first in zip(rows, beside)]
+        more = [f"… and {len(self) - 20} smaller ones"] if len(self) > 20 else []
+        if self.uncut:
+            more.append(f"{count(self.uncut, 'edge')} of the model, smaller to first order, not cut")
+        return "\n".join([*aligned(rows), *more, "", METHODS[self.method]])
+
+
+def flow(
+    model: "Module",
+    batch: Sequence[Any],
+    loss: Callable[..., Tensor] = returned_loss,
+    method: str = "first_order",
+    most: int | None = None,
+) -> Flow:
+    """The Flow of gradients between the parts of a model, for loss(model, *batch).
+
+        first_order  ⟨write, gradient⟩, one forward and one backward for all edges
+        cut          L - L(u → v.p cut), one forward for each edge, in which v's own copy of the stream, for its input
+                     p, lacks what u writes; all that follows from that follows. Exact but for the rounding of L, which
+                     shows in small edges of a float32 model
+
+    Both are negative where an edge helps. most: cut only that many edges, the largest to first order (None: all). To
+    first order, edges of a model that has learned its task can be far from what they are worth, with wrong signs too.
+
+    The model sees the batch in eval mode; no .grad is touched. It may be any whose streams are known: nn.GPT,
+    AttentionOnly, one with an nn.TransformerEncoder, nn.TransformerDecoder or nn.Transformer in it, or one of blocks
+    that declare their parts (stream.py). Norms may come before the parts or after, keys may be shared by heads, and
+    heads may be pruned. What a decoder outside of an nn.Transformer takes its keys and values from is not known: those
+    have no edges. Raises TypeError for a model that is not known; ValueError for one not batch first, or whose parts
+    do not all run, or run more than once; IdentityError if the edges do not add up, as where a part is not
+    x + part(norm(x)), or where the loss reads the stream before its end."""
+    if method not in METHODS:
+        raise ValueError(unknown("method", method, METHODS))
+    if most is not None and (not isinstance(most, (int, np.integer)) or most < 1):
+        raise ValueError(f"most must be at least 1, or None, got {most!r}")
+    found = streams(model)
+    result = _flow(found, Run(model, found, batch, loss))
+    if method == "cut":
+        _cut(result, model, found, batch, loss, most)
+    return result
+
+
+def _cut(flow, model, found, batch, loss, most):
+    """Replace the `most` largest edges of a first-order Flow by what each is worth, and the others by nan."""
+    at = np.argwhere(flow._known)
+    at = at[np.argsort(-np.abs(flow.first_order[tuple(at.T)]), kind="stable")][:most]
+    edges, flow.method = np.where(flow._known, np.nan, 0.0), "cut"
+    with undisturbed(model), all_take("batched"):
+        whole = value_of(loss, model, batch).item()
+        for i, j in at:
+            (v, p), u = flow.inputs[j], flow.sources[i]
+            with Scissors(found, u, v, p or None, lambda write: write).hooked(model):
+                edges[i, j] = whole - value_of(loss, model, batch).item()
+    flow._known = np.zeros_like(flow._known)
+    flow._known[tuple(at.T)] = True
+    flow.edges = edges
+
+
+def _flow(found, run):
+    """The first-order Flow of a Run."""
+    each = [_StreamEdges(stream, run) for stream in found]
+    sources = [node for one in each for node in one.sources]
+    inputs = [read for one in each for read in one.inputs]
+    edges, known = np.zeros((len(sources), len(inputs))), np.zeros((len(sources), len(inputs)), bool)
+    i = j = 0
+    for one in each:
+        m, n = one.edges.shape
+        edges[i : i + m, j : j + n], known[i : i + m, j : j + n] = one.edges, one.known
+        i, j = i + m, j + n
+    rows = [row for one in each for row in one.identities()]
+    result = Flow(sources, inputs, edges, known, run.loss, rows, RTOL[run.dtype.itemsize])
+    if np.isfinite(edges).all():  # a loss that is not finite has no edges to add up
+        result.check()
+    return result
+
+
+class _StreamEdges:
+    """The edges within one stream: what each source writes times the gradient at each reader's copy, summed up over
+    sequences, as only one of them is held at a time.
+
+    sources: [Node]. inputs: [(Node, input)]. edges (sources, inputs). known: has the source written by then?"""
+
+    def __init__(self, stream, run):
+        sums: Any = None
+        self.run = run
+        self.normed = any(part.after is not None for part in stream.parts)
+        for b in range(len(run.x[stream.body[0], "in"])):
+            found = self._of_sequence(stream, b)
+            sums = found if sums is None else [[x + y for x, y in zip(*pair)] for pair in zip(sums, found)]
+        *reads, (self.written,) = sums
+        self.edges, self.sizes = np.zeros((2, len(self.sources), len(self.inputs)))
+        self.known, j = np.zeros(self.edges.shape, bool), 0
+        for edges, sizes, _ in reads:
+            at = np.s_[: len(edges), j : (j := j + edges.shape[1])]
+            self.edges[at], self.sizes[at], self.known[at] = edges, sizes, True
+        self.read = np.concatenate([whole for *_, whole in reads])
+
+    def _of_sequence(self, stream, b):
+        """For each read [edges (sources so far, inputs), Σ |write| |G| over positions, ⟨stream, G⟩ (inputs,)]; and last
+        [⟨write, dwrite⟩ (sources,)]."""
+        self.sources, self.inputs, reads, written = [], [], [], []
+        T, C = self.run.x[stream.body[0], "in"].shape[1:]
+        U, U_size = np.empty((0, T, C)), np.empty((0, T))  # what has been written so far
+        for event, *about in _events(stream, self.run, b):
+            if event == "write":
+                nodes, rows, totals = about
+                self.sources += nodes
+                written += list(totals)
+                U, U_size = np.concatenate([U, rows]), np.concatenate([U_size, np.linalg.norm(rows, axis=-1)])
+            elif event == "norm":
+                norm, x = about
+                U = through_norm(norm, x, U, self.run.dtype)
+                U_size = np.linalg.norm(U, axis=-1)
+            else:
+                names, norm, x, G = about
+                self.inputs += names
+                size = np.linalg.norm(G, axis=-1) if norm is None else back_at_most(norm, x, G, self.run.dtype)
+                G = G if norm is None else back_through_norm(norm, x, G, self.run.dtype)
+                edges = U.reshape(len(U), -1) @ G.reshape(len(G), -1).T
+                reads.append([edges, U_size @ size.T, G.reshape(len(G), -1) @ x.ravel()])
+        return [*reads, [np.array(written)]]
+
+    def identities(self):
+        """[(path, head, identity, error)]: errors are relative to Σ |write| |G|, since the edges themselves may be
+        small because what they add up cancels."""
+        rows = [
+            (node.path, node.head, "Σ edges from it = ⟨write, dwrite⟩", self._error(np.s_[i], self.written[i]))
+            for i, node in enumerate(self.sources)
+        ]
+        if not self.normed:
+            for j, (node, p) in enumerate(self.inputs):
+                error = self._error(np.s_[:, j], self.read[j])
+                rows.append((node.path, node.head, f"Σ edges to its {p or 'input'} = ⟨stream, G⟩", error))
+        return rows
+
+    def _error(self, at, expected):
+        """Gradients whose squares vanish count as none: of their last digits nothing is left."""
+        return float(
+            abs(self.edges[at].sum() - expected) / max(self.sizes[at].sum(), np.finfo(self.run.dtype).tiny ** 0.5)
+        )
+
+
+def _events(stream, run, b):
+    """What happens to a stream in sequence b, in order; rows are (…, T, C):
+
+    "write", [Node], rows, [⟨write, dwrite⟩]
+    "norm", norm, the stream that it is called with
+    "read", [(Node, input)], norm or None, the stream there, gradients behind the norm"""
+    dx = run.dx[stream.body[0], "in"][b]
+    for name, y in run.put_in(stream).items():
+        yield "write", [Node(stream.named(name))], y[b][None], [(y[b] * dx).sum()]
+    for part in stream.parts:
+        if not part.is_attention:
+            x, G = run.x[part.reads_at, "in"][b], run.dx[part.first, "in"][b]
+            yield "read", [(Node(part.path), "")], part.before, x, G[None]
+            y, dy = run.x[part.last, "out"][b], run.dx[part.last, "out"][b]
+            yield "write", [Node(part.path)], y[None], [(y * dy).sum()]
+        else:
+            yield from _reads(part, run, run.x[part.reads_at, "in"][b], b)
+            yield from _writes(part, run, b)
+        if part.after is not None:
+            yield "norm", part.after, run.x[part.after, "in"][b]
+    end = stream.body[-1], "out"
+    for part in stream.readers:
+        yield from _reads(part, run, run.x[end][b], b)
+    if not stream.readers:
+        yield "read", [(Node(stream.named(stream.end)), "")], None, run.x[end][b], run.dx[end][b][None]
+
+
+def _reads(part, run, x, b):
+    """Of the heads of an attention layer, by their inputs; none if what comes after it does not matter to this loss."""
+    call = run.call(part)
+    for p in part.inputs if call and call.has_grads else ():
+        W = getattr(call, f"W_{p.upper()}")  # (n, C, d)
+        G = call.projection_grad(p)[b] @ W.swapaxes(1, 2)  # (n, T, C)
+        yield "read", [(Node(part.path, h), p) for h in call.heads], part.before, x, G
+
+
+def _writes(part, run, b):
+    """Of the heads of an attention layer, and of its bias."""
+    call, bias, dy = run.call(part), part.first.out_proj.bias, run.dx[part.last, "out"][b]
+    if call:
+        z, dz = as_float64(call.z[b]), call.z_grad[b] if call.has_grads else 0.0
+        yield "write", [Node(part.path, h) for h in call.heads], z @ call.W_O, (z * dz).sum((1, 2))
+    if bias is not None:
+        y = np.broadcast_to(as_float64(bias), dy.shape)
+        yield "write", [Node(f"{part.path}.bias")], y[None], [(y * dy).sum()]

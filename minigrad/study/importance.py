@@ -1,0 +1,268 @@
+"""How much each head matters, measured by silencing it or estimated from gradients; and removing those that do not."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..autograd import enable_grad
+from ..base.errors import unknown
+from ..nn import GPT
+from ..nn.heads import known_heads
+from ..tensor import Tensor, grad, ones, tensor
+from ..typing import Array
+from .layers import as_float64, attention_layers, path_of, several, undisturbed
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
+
+METHODS = "ablate", "joint_path", "abs_gate_grad"
+
+
+def returned_loss(model, *batch):
+    """The loss that model(*batch) returns, alone or as the last of a tuple, as nn.GPT does for (idx, targets)."""
+    output = model(*batch)
+    loss = output[-1] if isinstance(output, tuple) else output
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        raise ValueError(f"{type(model).__name__} returns no loss for these {len(batch)} arguments: pass loss=")
+    return loss
+
+
+def value_of(loss, model, batch):
+    """loss(model, *batch), a Tensor with one element. Raises ValueError if it is anything else."""
+    value = loss(model, *batch)
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        what = f"a Tensor of shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"the loss must be a Tensor with one element, not {what}")
+    return value
+
+
+def mean_loss(model: "Module", batches: Iterable[Sequence[Any]], loss: Callable[..., Tensor] = returned_loss) -> float:
+    """The mean over batches, tuples of arguments, of loss(model, *batch): a float."""
+    return float(np.mean([value_of(loss, model, batch).item() for batch in _as_list(batches)]))
+
+
+def head_importance(
+    model: "Module",
+    batches: Iterable[Sequence[Any]],
+    method: str = "ablate",
+    steps: int = 20,
+    loss: Callable[..., Tensor] = returned_loss,
+) -> dict[str, Array]:
+    """{path: (nh,) float64}: how much each head matters to mean_loss(model, batches, loss), in its unit.
+
+        ablate         L(g_h = 0) - L, where a gate g_h multiplies the head's z: the truth, one forward for each head
+        joint_path     -∫₀¹ ∂L/∂g_h dg with all gates at g, by the midpoints of `steps` intervals: one backward for each
+                       of them, whatever the number of heads. It is each head's share of L(no heads) - L, to which all
+                       shares add up. (Were its own gate alone to close, the integral would be its ablation.)
+        abs_gate_grad  E |∂L/∂g_h| = E |⟨z_h, ∂L/∂z_h⟩| at g_h = 1, the mean over sequences (Michel, Levy and Neubig
+                       2019): a first-order estimate from one backward. It can be small for a head that matters much,
+                       where the loss is flat at g_h = 1 and rises only as the gate closes
+
+    batches: a list of tuples of arguments. loss(model, *batch): a mean over sequences, by default what the model
+    returns last. The model runs in eval mode; neither it nor any .grad is changed. Raises ValueError for an unknown
+    method, and if there are no batches."""
+    if method not in METHODS:
+        raise ValueError(unknown("method", method, METHODS))
+    check_steps(steps)
+    batches, layers = _as_list(batches), attention_layers(model)
+    with undisturbed(model):
+        if method == "abs_gate_grad":
+            return _abs_gate_grads(model, layers, batches, loss)
+        if method == "joint_path":
+            return _along_joint_path(model, layers, batches, loss, steps)
+        whole = mean_loss(model, batches, loss)
+        return {
+            path: np.array([_loss_without(model, batches, loss, layer, h) - whole for h in range(layer.num_heads)])
+            for path, layer in layers.items()
+        }
+
+
+def check_steps(steps):
+    if not isinstance(steps, (int, np.integer)) or steps < 1:
+        raise ValueError(f"steps must be at least 1, got {steps!r}")
+
+
+def check_batch(batch):
+    if not isinstance(batch, (tuple, list)):
+        raise ValueError(f"a batch must be a tuple of the model's arguments, got {type(batch).__name__}")
+
+
+def _as_list(batches):
+    """batches as a list. Raises ValueError if it is empty or holds anything but tuples."""
+    batches = list(batches)
+    if not batches or any(not isinstance(batch, (tuple, list)) for batch in batches):
+        what = f"got one of {type(batches[0]).__name__}" if batches else "there are none"
+        raise ValueError(f"batches, to measure the loss on, must be a list of tuples of arguments: {what}")
+    return batches
+
+
+def _loss_without(model, batches, loss, layer, h):
+    with _gates(layer, h, 0.0):
+        return mean_loss(model, batches, loss)
+
+
+def _along_joint_path(model, layers, batches, loss, steps):
+    total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
+    for t in (np.arange(steps) + 0.5) / steps:
+        with ExitStack() as stack:
+            gates = [stack.enter_context(_gates(layer, slice(None), t)) for layer in layers.values()]
+            with enable_grad():
+                found = [grad(value_of(loss, model, batch), gates, allow_unused=True) for batch in batches]
+        for of_batch in found:
+            for path, g in zip(total, of_batch):
+                total[path] -= 0.0 if g is None else as_float64(g)
+    return {path: x / (steps * len(batches)) for path, x in total.items()}
+
+
+def _abs_gate_grads(model, layers, batches, loss):
+    """Each sequence has gates of its own. A mean loss divides by B, so the sum of their |gradients| is a mean."""
+    total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
+    for batch in batches:
+        gates = {}  # {(path, B): (B, nh, 1, 1)}: the same gates for all forwards of a layer
+        with ExitStack() as stack, enable_grad():
+            for path, layer in layers.items():
+                stack.callback(layer.register_head_hook("z", partial(_gated, gates, path)).remove)
+            value = value_of(loss, model, batch)
+            found = grad(value, list(gates.values()), allow_unused=True)
+        for (path, _), g in zip(gates, found):
+            if g is not None:
+                total[path] += np.abs(as_float64(g)).sum((0, 2, 3))
+    return {path: x / len(batches) for path, x in total.items()}
+
+
+def _gated(gates, path, layer, z):
+    """z (B, nh, T, d_v) times gates of 1, which are made when first needed."""
+    key = path, z.shape[0]
+    if key not in gates:
+        gates[key] = ones(*z.shape[:2], 1, 1, dtype=z.dtype, device=z.device, requires_grad=True)
+    return z * gates[key]
+
+
+@contextmanager
+def _gates(layer, h, value):
+    """Within a with-block, head h of a layer (or heads, a slice) is multiplied by value. Yields all factors, (nh,).
+
+    They come on top of head_gates that the layer may have."""
+    weight, before = layer.out_proj.weight, layer.head_gates
+    factors = np.ones(layer.num_heads)
+    factors[h] = value
+    gates = tensor(factors, dtype=weight.dtype, device=weight.device, requires_grad=True)
+    with enable_grad():
+        layer.head_gates = gates if before is None else gates * before.detach()
+    try:
+        yield gates
+    finally:
+        layer.head_gates = before
+
+
+@contextmanager
+def ablate_heads(model: "Module", heads: Mapping[Any, Iterable[int]], mode: str = "zero") -> Iterator[None]:
+    """Within a with-block, silence heads, {layer: numbers of heads}; a layer is named by its path or number.
+
+    mode "zero": z_h = 0. "mean": z_h is its mean over all sequences and positions of the forward, a constant for
+    gradients. These layers take the batched form. Raises KeyError for an unknown layer, ValueError for an unknown head
+    or mode."""
+    if mode not in ("zero", "mean"):
+        raise ValueError(unknown("mode", mode, ("zero", "mean")))
+    layers = attention_layers(model)
+    kept = {}  # layer -> (nh, 1, 1), 0 for the heads that go
+    for name, numbers in heads.items():
+        layer = layers[path_of(name, layers)]
+        gone = known_heads(several(numbers), layer.num_heads)
+        kept.setdefault(layer, np.ones((layer.num_heads, 1, 1)))[list(gone)] = 0
+    with ExitStack() as stack:
+        for layer, mask in kept.items():
+            stack.callback(layer.register_head_hook("z", partial(_replaced, mask, mode)).remove)
+        yield
+
+
+def _replaced(kept, mode, layer, z):
+    """z of the heads for which kept is 1; zero, or the mean of z, for those for which it is 0."""
+    kept = tensor(kept, dtype=z.dtype, device=z.device)  # (nh, 1, 1)
+    return z * kept if mode == "zero" else z * kept + z.detach().mean((0, 2), keepdim=True) * (1 - kept)
+
+
+@dataclass
+class PruneReport:
+    """What prune did. removed: [(path, head)] in the order of their removal, by the numbers that the heads had before.
+
+    losses: n + 1 mean losses, without the first 0, 1, … n of them. costs: n numbers, the importance that each head had
+    when it was removed. importance: {path: (nh,)} before pruning."""
+
+    removed: list
+    losses: list
+    costs: list
+    importance: dict
+
+    def __str__(self) -> str:
+        lines = [f"{'':24} {'importance':>10} {'loss':>10}", f"{'all heads':24} {'':10} {self.losses[0]:10.4f}"]
+        for (path, head), cost, loss in zip(self.removed, self.costs, self.losses[1:]):
+            lines.append(f"{'without ' + path + ' ' + str(head):24} {cost:10.4f} {loss:10.4f}")
+        return "\n".join(lines)
+
+
+def ranked(importance: Mapping[str, Array]) -> list[tuple[str, int]]:
+    """[(path, head)] of {path: (nh,)}, the least important first."""
+    pairs = [(path, h) for path, scores in importance.items() for h in range(len(scores))]
+    return sorted(pairs, key=lambda pair: importance[pair[0]][pair[1]])
+
+
+def losses_without(
+    model: "Module",
+    batches: Iterable[Sequence[Any]],
+    order: Sequence[tuple[str, int]],
+    loss: Callable[..., Tensor] = returned_loss,
+) -> list[float]:
+    """len(order) + 1 mean losses: without the first 0, 1, … of the heads in `order`, [(path, head)]."""
+    losses = []
+    with undisturbed(model):
+        for k in range(len(order) + 1):
+            with ablate_heads(model, grouped(order[:k])):
+                losses.append(mean_loss(model, batches, loss))
+    return losses
+
+
+def grouped(heads: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """{path: [head]} of [(path, head)]."""
+    found = {}
+    for path, head in heads:
+        found.setdefault(path, []).append(head)
+    return found
+
+
+def prune(
+    model: "Module",
+    batches: Iterable[Sequence[Any]],
+    n: int,
+    method: str = "ablate",
+    loss: Callable[..., Tensor] = returned_loss,
+) -> PruneReport:
+    """Remove for good n heads: each time the one that then matters least, by head_importance. Returns a PruneReport.
+
+    Heads do each other's work, so what one costs depends on which have gone: all are measured again after each.
+    Parameters are new afterwards, so make the optimizer then. An nn.GPT notes in its config which heads are gone, so
+    that it can be saved and loaded. Raises ValueError if there are not n heads."""
+    batches = _as_list(batches)
+    importance = found = head_importance(model, batches, method, loss=loss)
+    if not 0 <= n <= len(ranked(importance)):
+        raise ValueError(f"cannot remove {n} heads: the model has {len(ranked(importance))}")
+    removed, costs = [], []
+    while len(removed) < n:
+        if removed:
+            with ablate_heads(model, grouped(removed)):
+                found = head_importance(model, batches, method, loss=loss)
+        path, head = next(pair for pair in ranked(found) if pair not in removed)
+        removed.append((path, head))
+        costs.append(float(found[path][head]))
+    report = PruneReport(removed, losses_without(model, batches, removed, loss), costs, importance)
+    gone, layers = grouped(removed), attention_layers(model)
+    if isinstance(model, GPT):
+        model.prune_heads({list(layers).index(path): heads for path, heads in gone.items()})
+    else:
+        for path, heads in gone.items():
+            layers[path].prune_heads(heads)
+    return report

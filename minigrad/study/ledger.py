@@ -1,0 +1,330 @@
+"""The ledger of a backward pass: a readable entry for each step, in the order in which the steps happen.
+
+    print(study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2))
+
+It comes from a backward that changes nothing (see autograd.backward). The formulas are those of the ops' docstrings. A
+step may be checked against finite differences of its op alone.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..autograd import GraphError, backward, no_grad, reachable, registry, watch
+from ..base.errors import UnknownName, unknown
+from ..dtypes import float64
+from ..gradcheck import numeric
+from ..nn.attention import all_take
+from ..nn.heads import known_heads
+from ..ops.derivatives import argument, derivative, letters_of
+from ..tensor import Tensor, ones_like, tensor
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
+
+RTOL = {8: 1e-7, 4: 1e-4, 2: 2e-2}  # itemsize of a gradient -> the error allowed, relative to Σ |dx ⊙ u|
+WIDE = 1e-3  # an error bar wider than this, relative to Σ |dx ⊙ u|, decides nothing
+SMALL = 1e-9  # relative to Σ |dy ⊙ y|, or to the largest slope that was seen, this counts as no gradient at all
+
+
+@dataclass(eq=False)  # since comparing arrays gives no single truth
+class Gradient:
+    """A gradient in the ledger. array: all of it, or the head's part. shape: of all of it.
+
+    number, of: this is contribution `number` of `of` to the gradient of a value, in the order in which they come; both
+    are 0 for a complete gradient. check: the result of finite differences, if requested."""
+
+    name: str
+    array: np.ndarray
+    shape: tuple
+    number: int = 0
+    of: int = 0
+    check: str = ""
+
+    @property
+    def norm(self):
+        return float(np.linalg.norm(self.array.astype(np.float64)))
+
+    def __str__(self):
+        part = "" if self.array.shape == self.shape else f", of {self.shape}"
+        which = f"contribution {self.number} of {self.of}" if self.of > 1 else ""
+        cells = f"|d{self.name}| = {self.norm:.4g}", f"{self.array.shape}{part}", which, self.check
+        return "   ".join(filter(None, cells))
+
+
+@dataclass
+class Entry:
+    """A step of backward: its op, the line that ran the op in the forward ("" if unknown), and gradients in and out."""
+
+    op: str
+    scope: str
+    made: str
+    upstream: list[Gradient]
+    formula: str
+    gives: list[Gradient]
+
+    def text(self, full=False):
+        """The entry as lines of text. full: with all numbers."""
+        where = f" in {self.scope}" * bool(self.scope) + f"   made at {self.made}" * bool(self.made)
+        lines = [f"{self.op}{where}"]
+        lines += self._section("upstream", self.upstream, full)
+        lines += [f"    formula   {self.formula}"] if self.formula else []
+        return "\n".join(lines + self._section("gives", self.gives, full))
+
+    @staticmethod
+    def _section(title, gradients, full):
+        lines = []
+        for g in gradients:
+            lines.append(f"    {'' if lines else title:9} {g}")
+            lines += [f"{'':18}{line}" for line in _numbers(g.array)] if full else []
+        return lines
+
+
+@dataclass
+class Ledger:
+    """The entries of a backward pass, in order. str() is the ledger to read."""
+
+    title: str
+    entries: list[Entry]
+    full: bool
+
+    @property
+    def failed(self) -> list[Gradient]:
+        """The gradients that finite differences contradict or could not decide about."""
+        return [g for entry in self.entries for g in entry.gives if g.check.startswith(("DIFFERS", "undecided"))]
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *(f"{i:3} {entry.text(self.full)}" for i, entry in enumerate(self.entries, 1))])
+
+
+def ledger(
+    loss: Tensor | Callable[[], Tensor],
+    scope: str = "",
+    head: int | None = None,
+    values: str = "summary",
+    fd_check: bool = False,
+    names: "Module | None" = None,
+) -> Ledger:
+    """A Ledger of what backward does, step by step, in the module at path `scope` and below it ("": everywhere).
+
+    loss: a Tensor of one element whose graph has not been freed, or a function without arguments that computes one. No
+    .grad is touched, no hook is run, and the graph is kept. head: a number: of values that the heads of the layer at
+    `scope` divide among them, only this head's part is shown. values: "summary", or "full" to show all numbers.
+    fd_check: compare each gradient with finite differences of its op alone, in float64; loss must be a function then.
+    names: a Module, or {name: Tensor}, for the names of parameters. While a function runs, attention layers take the
+    batched form; the fused one would be a single step, with neither dpattern nor dqk. Values have the names of a trace,
+    and of head hooks: qk is q kᵀ, before the scale makes scores of it.
+    Raises KeyError for an unknown scope, naming near matches, ValueError for an unknown head or an unsuitable loss, and
+    GraphError if there is no graph or backward has freed it."""
+    if values not in ("summary", "full"):
+        raise ValueError(f"values must be 'summary' or 'full', got {values!r}")
+    runs: dict = {}  # op -> Inputs, for fd_check
+    if callable(loss):
+        watching = watch(lambda op, given, _: runs.update({op: Inputs(given)}) if _within(op.scope, scope) else None)
+        with all_take("batched"), watching:
+            loss = loss()
+    elif fd_check:
+        raise ValueError(
+            "fd_check needs the inputs of all ops, which a graph does not keep: pass a function, such as "
+            "lambda: loss_fn(model(x), y)"
+        )
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        given = getattr(loss, "shape", type(loss).__name__)
+        raise ValueError(f"the ledger begins with a loss of one element, not {given}")
+    if loss.node is None:
+        raise GraphError("no graph was recorded for this loss: made under no_grad(), or nothing requires a gradient")
+    ops = reachable([loss.node], 0)
+    graph = {op: nodes for op, nodes in ops.items() if _within(op.scope, scope)}
+    if not graph:
+        raise UnknownName(unknown("module", scope, _scopes(ops)))
+    parts = {} if head is None else head_parts(graph, scope, head)
+    steps, came = [], Counter()  # node -> contributions to its gradient so far
+
+    def inspect(op, dys, dxs):
+        numbers = []
+        for node, dx in zip(op.parents, dxs):
+            came[node] += dx is not None
+            numbers.append(came[node])
+        if op in graph:
+            steps.append((op, dys, dxs, numbers))
+
+    backward([loss.node], [ones_like(loss.detach())], inspect=inspect)
+    letters = letters_of(graph)
+    called = letters | {node: name.removeprefix(scope + ".") for node, name in _names(names).items()}
+
+    def gradient(node, g, fallback, number=0, check=""):
+        part, of = parts.get(node, ...), came[node] if number else 0
+        array = g.detach().cpu().numpy()
+        return Gradient(called.get(node, fallback), array[part], array.shape, number, of, check)
+
+    entries = []
+    for op, dys, dxs, numbers in steps:
+        outputs, gives = sorted(graph[op].items()), []
+        upstream = [gradient(node, dys[i], f"y[{i}]" if len(dys) > 1 else "y") for i, node in outputs]
+        for i, (node, dx) in enumerate(zip(op.parents, dxs)):
+            if dx is not None:
+                check = check_input(op, runs.get(op), dys, i, dx, parts.get(node, ...)) if fd_check else ""
+                gives.append(gradient(node, dx, argument(op, i), numbers[i], check))
+        entries.append(Entry(op.name, op.scope, _made(op), upstream, derivative(op, graph[op], letters), gives))
+    where = f"backward of {scope or 'all'}" + ("" if head is None else f", head {head}")
+    return Ledger(f"{where}: {len(entries)} of {len(ops)} steps", entries, values == "full")
+
+
+def _made(op):
+    """'file.py:12', the line that called the forward. Folders are left out, since a ledger may be published."""
+    file, line = op.line
+    return f"{os.path.basename(file)}:{line}" if os.path.exists(file) else ""
+
+
+def _within(path, scope):
+    return not scope or path == scope or path.startswith(scope + ".")
+
+
+def _scopes(ops):
+    """The paths of all modules that ran and of those that contain them."""
+    found = {op.scope for op in ops}
+    return sorted({".".join(path.split(".")[: n + 1]) for path in found for n in range(path.count(".") + 1)} - {""})
+
+
+def _names(names):
+    """{node: name} from a Module, {name: Tensor} or None."""
+    named = names.named_parameters() if hasattr(names, "named_parameters") else (names or {}).items()
+    return {x.node: name for name, x in named if x.node is not None}
+
+
+def _numbers(array):
+    return np.array2string(array, precision=4, suppress_small=False, max_line_width=100, threshold=4096).splitlines()
+
+
+# ------------------------------------------------------------------------------------------------------- a single head
+
+
+def head_parts(graph, scope, head):
+    """{node: index of the head's part of it} for the values that heads divide among them, in one attention layer.
+
+    graph: {op: {index of an output: node}} of the layer. The keys and values of a head are those of its group. Raises
+    ValueError if that is not exactly one layer, if it took the per-head form, or if it has no such head."""
+    merges = [op for op in graph if op.name == "merge_heads"]
+    if len({op.scope for op in merges}) != 1:
+        here = ", ".join(sorted({op.scope for op in merges})) or "none of impl 'batched' or 'fused'"
+        raise ValueError(f"head= needs the scope of one attention layer; in {scope!r} there is {here}")
+    (nh,), d_v = merges[0].heads, merges[0].d
+    known_heads([head], nh)
+    splits = [op for op in graph if op.name == "split_heads"]
+    nkv = min(n for op in splits for n in op.heads)
+    group = next((int(np.asarray(op.index[1])[head]) for op in graph if _repeats(op, nkv)), head * nkv // nh)
+
+    parts: dict = {}
+    for op, outputs in graph.items():
+        for node in (*outputs.values(), *op.parents):
+            if node is not None and len(node.shape) == 4 and node.shape[1] in (nh, nkv):
+                parts[node] = np.s_[:, [head if node.shape[1] == nh else group]]
+        if op.name == "mul" and op.parents[1] is not None and op.parents[1].shape == (nh, 1, 1):  # head_gates
+            gates = op.parents[1]
+            parts |= {gates: np.s_[[head]], **({gates.op.parents[0]: np.s_[[head]]} if gates.op in graph else {})}
+    for op in merges:
+        parts |= {node: np.s_[..., _columns(head, d_v)] for node in graph[op].values()}
+    for op in splits:
+        starts = np.cumsum([0, *op.heads[:-1]]) * op.d
+        columns = [s + c for s, n in zip(starts, op.heads) for c in _columns(head if n == nh else group, op.d)]
+        parts[op.parents[0]] = np.s_[..., columns]
+    for op, outputs in graph.items():
+        if op.name == "linear":
+            x, W, b = op.parents
+            if outputs[0] in parts:  # these rows of W make the head's columns of the result
+                rows = parts[outputs[0]][1]
+                parts |= {p: np.s_[rows] for p in (W, b) if p is not None}
+            elif x in parts:
+                parts[W] = parts[x]
+    for op, outputs in graph.items():
+        if op.name == "split" and any(node in parts for node in outputs.values()):  # W_q, W_k and W_v, or their biases
+            starts = np.cumsum([0, *op.sizes[:-1]])
+            rows = [starts[i] + r for i, node in outputs.items() if node in parts for r in np.ravel(parts[node])]
+            parts[op.parents[0]] = np.s_[sorted(rows)]
+    return {node: index for node, index in parts.items() if node is not None}
+
+
+def _repeats(op, nkv):
+    """True if this op gives each head its keys or values, by an index along dim 1."""
+    return (
+        op.name == "getitem"
+        and len(op.parents[0].shape) == 4
+        and op.parents[0].shape[1] == nkv
+        and (len(op.index) == 2 and isinstance(op.index[1], np.ndarray))
+    )
+
+
+def _columns(head, d):
+    return list(range(head * d, (head + 1) * d))
+
+
+# -------------------------------------------------------------------------------------------------- finite differences
+
+
+class Inputs:
+    """What is needed to run an op again: its inputs, and which versions of them it was given."""
+
+    def __init__(self, inputs):
+        self.inputs = inputs
+        self._versions = [x.storage.version for x in inputs if isinstance(x, Tensor)]
+
+    @property
+    def changed(self):
+        """True if an input was changed in place since."""
+        return self._versions != [x.storage.version for x in self.inputs if isinstance(x, Tensor)]
+
+
+def check_input(op, run, dys, i, dx, part=...):
+    """What finite differences say about dx, the gradient that `op` gives input i for the gradients dys of its outputs.
+
+    Compares ⟨dx, u⟩ with the slope of ⟨dys, op(inputs)⟩ along u, in float64. u is random within `part` of the input and
+    0 elsewhere, but has the signs of dx, so that nothing cancels and a wrong scale shows. run: the op's Inputs, or None
+    if its forward was not recorded. Returns a text that begins with "agrees", "at a kink", "DIFFERS", "undecided" or
+    "not checked"."""
+    if run is None or all(d.source is not type(op) for d in registry.values()):
+        return "not checked: it cannot be run again alone"  # such as the engine's own ops
+    if run.changed:
+        return "not checked: an input was changed in place since"
+    xs = [x.detach().to(float64) if isinstance(x, Tensor) and x.dtype.kind == "f" else x for x in run.inputs]
+    params = {name: float64 if _is_float(value) else value for name, value in op.params.items()}  # of a cast
+    weights = [None if dy is None else dy.detach().to(float64).cpu().numpy() for dy in dys]
+    x, dx64 = xs[i], dx.detach().to(float64).cpu().numpy()
+    generator, u = np.random.default_rng(0), np.zeros(x.shape)
+    signs = np.where(dx64[part] == 0, generator.choice([-1.0, 1.0], dx64[part].shape), np.sign(dx64[part]))
+    u[part] = np.abs(generator.standard_normal(u[part].shape)) * signs
+
+    def outputs(t):
+        moved = x + tensor(t * u, dtype=float64, device=x.device)
+        with no_grad():
+            ys = type(op).apply(*xs[:i], moved, *xs[i + 1 :], **params)
+        return [None if y is None else y.cpu().numpy() for y in (ys if isinstance(ys, tuple) else (ys,))]
+
+    here = outputs(0.0)
+    pairs = [(k, w) for k, (w, y) in enumerate(zip(weights, here)) if w is not None and y is not None]
+
+    def phi(t):
+        there = outputs(t)
+        return np.array([sum((w * (there[k] - here[k])).sum() for k, w in pairs)])
+
+    flow = sum(np.abs(w * here[k]).sum() for k, w in pairs)  # the size of the terms, which may cancel
+    found = numeric.derivative(phi, numeric.EPS * flow, numeric.STEP)
+    slope, left, right, bar = (float(x[0]) for x in (found.value, found.left, found.right, 3 * found.bar))
+    given = size = float((dx64 * u).sum())
+    error, little = abs(given - slope), SMALL * max(flow, float(found.swing[0]))
+    if found.kink[0] and abs(given) <= abs(left) + abs(right) + bar:  # their sum: several kinks may bend opposite ways
+        return f"at a kink: {given:.6g}, slopes {left:.6g} and {right:.6g} from its sides"
+    if error <= RTOL[dx.dtype.itemsize] * size + little:
+        return f"agrees, error {error / max(size, little) if error else 0:.0e}"
+    if not np.isfinite(error + bar) or (error <= bar and bar > WIDE * size):
+        return f"undecided: {given:.6g}, differences {slope:.6g} ± {bar:.1g}"
+    if error <= bar:
+        return f"agrees, error {error / size:.0e}"
+    return f"DIFFERS: {given:.6g}, should be {slope:.6g} ± {bar:.1g}"
+
+
+def _is_float(value):
+    return isinstance(value, np.dtype) and value.kind == "f"

@@ -1,0 +1,177 @@
+// ---- the two maps
+class Heatmap {
+  constructor(id) {
+    const canvas = this.canvas = el("canvas", { id: id + "-map", tabIndex: 0, role: "application" });
+    this.image = el("canvas");  // with one pixel for each cell
+    this.title = el("span"); this.low = el("small"); this.high = el("small"); this.bar = el("i");
+    this.plot = el("div", { className: "plot" }, canvas);
+    this.none = el("p", { className: "none muted", textContent: "no gradient was traced" });
+    this.legend = el("span", { className: "legend" }, this.low, this.bar, this.high);
+    this.note = el("small", { className: "note" });
+    const axes = el("small", { className: "axes", textContent: id === "pattern" ? "query ↓ key →" : "" });
+    $(id).append(el("figcaption", {}, el("span", {}, this.title, axes), this.legend), this.note, this.plot, this.none);
+    canvas.onmousedown = event => event.preventDefault();  // a click must not take the focus, and so the arrow keys
+    canvas.onpointermove = event => point(this.cell(event));
+    canvas.onpointerleave = event => { if (event.pointerType === "mouse") point(null); };
+    canvas.onclick = event => {
+      point(this.cell(event));
+      if (state.cell) set({ pin: state.cell[0] });
+    };
+    canvas.onfocus = () => state.cell || point([0, 0]);
+    canvas.onkeydown = event => {
+      const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+      const [q, k] = state.cell || [0, 0], { queries, keys } = layers[state.layer];
+      if (move) point([clamp(q + move[0], 0, queries - 1), clamp(k + move[1], 0, keys - 1)]);
+      else if (event.key === "Enter" || event.key === " ") set({ pin: q });
+      else return;
+      event.preventDefault(); event.stopPropagation();
+    };
+  }
+  load(kind) {
+    const has = layers[state.layer].kinds.includes(kind);
+    this.plot.hidden = this.legend.hidden = !has; this.none.hidden = has;
+    this.title.textContent = kind === "pattern" ? kind : `gradient ${kind}`;
+    this.note.textContent = !has ? "" : own(SIGNS, kind) || (kind === "pattern" ? "How much of each key a query reads."
+      : `Orange: more of it raises ${data.of}. Green: it lowers it.`);
+    this.canvas.ariaLabel = `${this.title.textContent}: arrow keys move from cell to cell, Enter pins the query`;
+    this.view = has ? numbers(state.layer, state.head, kind) : null;
+    if (!has) return;
+    paint(this.image, this.view);
+    const { signed, top: max } = this.view;
+    this.low.textContent = signed ? brief(-max) : "0"; this.high.textContent = brief(max);
+    const stops = Array.from({ length: 33 }, (_, i) => css(colour(signed ? i / 16 - 1 : i / 32, signed)));
+    this.bar.style.background = `linear-gradient(90deg, ${stops})`;
+    this.draw();
+  }
+  draw() {
+    if (!this.view) return;
+    const ratio = devicePixelRatio, context = this.canvas.getContext("2d"), { rows, columns } = this.view;
+    const texts = [rows, columns].map((n, side) => Array.from({ length: n }, (_, i) => cut(token(side, i))));
+    const type = (size, weight = "") => context.font = `${weight} ${size * ratio}px ${style("--mono")}`;
+    type(11);
+    const widths = texts.map(side => Math.max(...side.map(text => context.measureText(text).width)));
+    // Short labels that are too close for one line take turns in two or three, so that none has to be left out.
+    const room = this.plot.clientWidth * ratio - 5 * ratio, pitch = room / columns;
+    const lanes = widths.map(width => width > 22 * ratio || pitch >= 11 * ratio ? 1 : pitch >= 5.5 * ratio ? 2 : 3);
+    const left = Math.ceil(widths[0] * lanes[0] + (lanes[0] + 7) * ratio);
+    // Cells of whole device pixels all look alike. Small ones may be uneven, but not below a pixel: then it scrolls.
+    let size = Math.min((room - left) / columns, 44 * ratio);
+    size = size >= 4 ? Math.floor(size) : Math.max(size, 1);
+    const font = clamp(size / ratio * 1.1, ratio < 1.5 ? 9 : 7, 11), wide = widths[1] * font / 11;
+    const upright = lanes[1] > 1 || wide <= Math.max(size * .95, 8 * ratio);
+    const above = Math.ceil(upright ? (12 * lanes[1] + 5) * ratio : wide + 8 * ratio);
+    const width = Math.round(size * columns), height = Math.round(size * rows);
+    this.box = { left, above, size };
+    this.canvas.width = left + width + 2 * ratio; this.canvas.height = above + height + 2 * ratio;
+    this.canvas.style.width = this.canvas.width / ratio + "px";
+    this.canvas.style.height = this.canvas.height / ratio + "px";
+    context.fillStyle = style("--line");  // of cells that no query sees
+    context.fillRect(left, above, width, height);
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.image, left, above, width, height);
+    const frame = (colour, weight, x, y, w, h, out = 0) => {  // on half pixels, or a line would be spread over two
+      context.strokeStyle = style(colour); context.lineWidth = Math.max(1, weight * ratio);
+      context.strokeRect(Math.round(left + x * size) - .5 - out, Math.round(above + y * size) - .5 - out,
+                         Math.round(w * size) + 1 + 2 * out, Math.round(h * size) + 1 + 2 * out);
+    };
+    const label = (side, i, strong) => {
+      const at = (i + .5) * size, text = texts[side][i], lane = strong ? 0 : i % lanes[side];
+      context.save();
+      type(font, strong ? "bold" : "");
+      context.textBaseline = "middle"; context.textAlign = !side ? "right" : upright ? "center" : "left";
+      const far = !side ? 5 * ratio + lane * (widths[0] + ratio) : upright ? (9 + 12 * lane) * ratio : 5 * ratio;
+      context.translate(side ? left + at : left - far, side ? above - far : above + at);
+      if (side && !upright) context.rotate(-Math.PI / 2);
+      if (strong) {  // on a background that hides its neighbours, which may overlap it
+        const w = context.measureText(text).width + 4 * ratio, h = (font + 3) * ratio;
+        context.fillStyle = style("--bg");
+        context.fillRect(!side ? 2 * ratio - w : upright ? -w / 2 : -2 * ratio, -h / 2, w, h);
+      }
+      context.fillStyle = style(strong ? "--mark" : "--muted");
+      context.fillText(text, 0, 0);
+      context.restore();
+    };
+    texts.forEach((side, s) => {  // one label in `every`; positions, which are numbers, get fewer and round ones
+      const apart = (s && upright ? wide + ratio : font * .86 * ratio) / size / lanes[s];
+      const round = [1, 2, 5, 10, 20, 50, 100, 200];
+      const every = layers[state.layer].tokens ? Math.ceil(apart) : round.find(n => n >= apart * 1.6) || 500;
+      for (let i = 0; i < side.length; i += every) label(s, i, false);
+    });
+    frame("--line", 1, 0, 0, columns, rows);
+    if (state.pin !== null) { frame("--mark", 1.5, 0, state.pin, columns, 1); label(0, state.pin, true); }
+    if (!state.cell) return;
+    const [q, k] = state.cell;
+    context.globalAlpha = .65;
+    frame("--mark", 1, 0, q, columns, 1); frame("--mark", 1, k, 0, 1, rows);
+    context.globalAlpha = 1;
+    frame("--mark", 2, k, q, 1, 1, ratio);  // around the cell, so that its colour stays visible
+    label(0, q, true); label(1, k, true);
+  }
+  cell(event) {
+    const rect = this.canvas.getBoundingClientRect(), { left, above, size } = this.box;
+    const q = Math.floor(((event.clientY - rect.top) * devicePixelRatio - above) / size);
+    const k = Math.floor(((event.clientX - rect.left) * devicePixelRatio - left) / size);
+    return q >= 0 && k >= 0 && q < this.view.rows && k < this.view.columns ? [q, k] : null;
+  }
+}
+const SIGNS = {
+  dS: `Gradient of the scores. Orange: a higher score here raises ${data.of}. Green: it lowers it.`,
+  dP: `Gradient of the pattern. Orange: more attention here raises ${data.of}. Green: it lowers it.`,
+};
+
+// ---- the cell that is pointed at, and a pinned query: the text, shaded by how much the query attends to each token
+function point(cell) {
+  if (!ready() || String(cell) === String(state.cell)) return;
+  state.cell = cell;
+  maps.forEach(map => map.draw());
+  read();
+  if (ready()) showStrip();
+}
+const named = (side, i) => [small(side ? "key " : "query "), el("code", { textContent: token(side, i) }),
+                            layers[state.layer].tokens ? ` (${i})` : ""];
+const says = { dS: "a higher score here", dP: "more attention here" };
+const effect = (kind, v) => v ? `${own(says, kind) || "more of it"} ${v > 0 ? "raises" : "lowers"} ${data.of}` : "";
+function read() {
+  if (!ready()) return;
+  if (!state.cell) return fill("readout", small("Point at a cell, or tap it, to read it."));
+  const [q, k] = state.cell, at = kind => numbers(state.layer, state.head, kind);
+  const where = el("span", {}, ...named(0, q), " → ", ...named(1, k));
+  if (at("pattern").hides(q, k))
+    return fill("readout", where, small("No weight here: the mask hides this key, or all weights are rounded to 0."));
+  const values = layers[state.layer].kinds.map(kind => el("span", { className: "value" }, small(kind + " "),
+    el("b", { textContent: format(at(kind).at(q, k)) })));
+  const kind = state.gradient, has = layers[state.layer].kinds.includes(kind);
+  fill("readout", where, ...values, small(has ? effect(kind, at(kind).at(q, k)) : ""));
+}
+function showPinned() {
+  const q = state.pin, { kinds, keys } = layers[state.layer], alike = alikeSides();
+  $("pinned").hidden = q === null;
+  if (q === null) return;
+  const lines = ["pattern", state.gradient].filter(kind => kinds.includes(kind)).flatMap(kind => {
+    const view = numbers(state.layer, state.head, kind), row = Array.from({ length: keys }, (_, k) => view.at(q, k));
+    const top = Math.max(0, ...row.map(Math.abs).filter(isFinite));
+    const chips = row.map((v, k) => {
+      const hides = view.hides(q, k), c = colour(v && v / top, view.signed);
+      const chip = el("span", { className: `token${alike && k === q ? " self" : ""}${hides ? " unseen" : ""}`,
+        textContent: cut(token(1, k), 24), title: `${token(1, k)} (${k}): ${hides ? "not seen" : format(v)}`,
+        onpointerenter: () => point([q, k]) });
+      if (!hides) Object.assign(chip.style, { background: css(c), color: inkOn(c) });
+      return chip;
+    });
+    const deepest = kind === "pattern" ? `attends to (deepest: ${format(top)})` : `${kind} (deepest: ±${format(top)})`;
+    return [small(deepest), el("div", { className: "chips" }, ...chips)];
+  });
+  const focused = document.activeElement === unpin;
+  $("pinned").replaceChildren(el("div", {}, el("span", {}, ...named(0, q)), unpin), ...lines);
+  if (focused) unpin.focus();
+}
+const unpin = el("button", { textContent: "Unpin", onclick: () => {
+  const q = state.pin;
+  set({ pin: null });
+  if (chips[q]) { chips[q].tabIndex = 0; chips[q].focus({ preventScroll: true }); }  // the button has gone
+} });
+// Do queries and keys stand at the same positions of the same text?
+const alikeSides = () => {
+  const { tokens, queries, keys, crossed } = layers[state.layer];
+  return queries === keys && !crossed && (!tokens || tokens[0] === tokens[1]);
+};

@@ -1,0 +1,129 @@
+// The report's script is several files joined into one. This is the first: unpacking the numbers, and colouring them.
+"use strict";
+// data.of says what is differentiated: "the loss", or what was given instead.
+const $ = id => document.getElementById(id);
+const data = JSON.parse($("data").textContent), { layers, steps } = data;
+const chunks = document.querySelectorAll('script[type="text/plain"]');  // one for each snapshot
+const state = { layer: 0, head: 0, sequence: 0, snapshot: steps.length - 1, gradient: "", root: true,
+                order: "", part: null, curve: "",
+                cell: null, pin: null };  // cell: the [query, key] that is pointed at; pin: a query; part: whose edges
+
+// An element. Text from the data is only ever passed to append or textContent, so that it stays text.
+const el = (tag, properties = {}, ...children) => {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+};
+const small = textContent => el("small", { textContent });
+const style = name => getComputedStyle(document.documentElement).getPropertyValue(name);
+const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
+const format = (v, digits = 4) => {
+  const a = Math.abs(v);
+  return v === 0 ? "0" : isNaN(v) ? "–" : a >= 1e-3 && a < 1e5 ? v.toPrecision(digits)
+    : isFinite(v) ? v.toExponential(digits - 1) : String(v);
+};
+const brief = v => v === 0 || Math.abs(v) >= .01 && Math.abs(v) < 1e4 ? String(+v.toPrecision(3)) : v.toExponential(1);
+const signed = v => (v > 0 ? "+" : v < 0 ? "−" : "") + brief(Math.abs(v));
+const cut = (text, n = 14) => [...text].length > n ? [...text].slice(0, n - 1).join("") + "…" : text;
+const each = f => layers.forEach((layer, l) => layer.heads.forEach((head, h) => f(l, h, head)));
+const full = (l, h) => `${layers[l].path || "the layer"} · head ${layers[l].heads[h]}`;
+// Replaces what an element holds, but only if it says something else now: else a screen reader would read it out again.
+const fill = (id, ...children) => {
+  const now = el("div", {}, ...children);
+  if (now.textContent !== $(id).textContent) $(id).replaceChildren(...now.childNodes);
+};
+const extent = values => values.reduce(([low, high], v) => isFinite(v) ? [Math.min(low, v), Math.max(high, v)]
+  : [low, high], [0, 0]);  // of the finite ones and 0
+const own = (object, key) => Object.hasOwn(object, key) ? object[key] : undefined;
+
+// ---- the arrays of each snapshot: float32, deflated and in base64, unpacked when first needed and then kept
+const arrays = new Map();  // snapshot -> Float32Array
+const ready = () => arrays.has(state.snapshot);
+async function unpack(snapshot) {
+  const packed = Uint8Array.from(atob(chunks[snapshot].textContent), c => c.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  arrays.set(snapshot, new Float32Array(await new Response(stream).arrayBuffer()));
+}
+// Where a layer's arrays begin: of each kind (sequences, heads, queries, keys), then of each size by token.
+let end = 0;
+for (const layer of layers) {
+  const n = data.sequences * layer.heads.length, cells = layer.queries * layer.keys;
+  layer.at = new Map();
+  for (const [name, size] of [...layer.kinds.map(kind => [kind, cells]), ...layer.byToken]) {
+    layer.at.set(name, end);
+    end += n * size;
+  }
+}
+const part = (l, h, name, n) => {  // n numbers: those of a head in the current sequence
+  const start = layers[l].at.get(name) + (state.sequence * layers[l].heads.length + h) * n;
+  return arrays.get(state.snapshot).subarray(start, start + n);
+};
+// A head's numbers of a kind, in the current sequence. Cells to which no head gives a weight are hidden.
+const views = new Map();
+function numbers(l, h, kind) {
+  const key = `${state.snapshot} ${l} ${h} ${kind} ${state.sequence}`;
+  if (views.has(key)) return views.get(key);
+  const { queries: rows, keys: columns, heads } = layers[l], n = rows * columns, values = part(l, h, kind, n);
+  const patterns = heads.map((_, i) => part(l, i, "pattern", n));
+  const hidden = values.map((_, j) => patterns.some(pattern => pattern[j]) ? 0 : 1);
+  let top = 0, largest = null, squares = 0, strange = 0;
+  values.forEach((v, j) => {
+    if (hidden[j]) return;
+    squares += v * v;
+    if (!isFinite(v)) strange++;
+    else if (Math.abs(v) > top) { top = Math.abs(v); largest = [Math.floor(j / columns), j % columns]; }
+  });
+  const view = { values, hidden, rows, columns, top, largest, strange, signed: kind !== "pattern",
+                 norm: strange ? NaN : Math.sqrt(squares), at: (q, k) => values[q * columns + k],
+                 hides: (q, k) => hidden[q * columns + k] === 1 };
+  if (views.size > 200) views.clear();
+  views.set(key, view);
+  return view;
+}
+// The sizes of a gradient by token, such as dq: one number for each query or key of the current sequence.
+const byToken = name => {
+  const [, length] = layers[state.layer].byToken.find(([other]) => other === name);
+  return [...part(state.layer, state.head, name, length)];
+};
+// The text of query (side 0) or key (side 1) number i of the current layer.
+const token = (side, i) => {
+  const { tokens } = layers[state.layer];
+  return tokens ? cut(data.tokens[tokens[side]][state.sequence][i], 200) : String(i);
+};
+
+// ---- colours: from a fraction (-1 to 1) of the largest value; its square root shows small values beside a large one
+const SCALES = {
+  light: [["#ffffff", "#c9dcf2", "#7fb0de", "#3a78ba", "#17457f", "#0a2347"],
+          ["#075049", "#35978f", "#a5d6cf", "#ffffff", "#f0c9a0", "#cf7a2c", "#6f3806"], [255, 0, 200]],
+  dark: [["#171d26", "#1d3f66", "#2a6aa6", "#58a0da", "#a6d3f5", "#f2f9ff"],
+         ["#8ff0e0", "#2fa396", "#1d4f4d", "#171d26", "#5d3c1c", "#c77c2e", "#ffd9a3"], [255, 80, 220]],
+};
+const dark = matchMedia("(prefers-color-scheme: dark)");
+let tables;
+function mix() {
+  const rgb = c => [1, 3, 5].map(i => parseInt(c.slice(i, i + 2), 16));
+  const table = stops => Array.from({ length: 513 }, (_, i) => {  // an odd number, so that 0 is exactly in the middle
+    const x = i / 512 * (stops.length - 1), j = Math.min(Math.floor(x), stops.length - 2), b = rgb(stops[j + 1]);
+    return rgb(stops[j]).map((a, c) => Math.round(a + (b[c] - a) * (x - j)));
+  });
+  const [pattern, gradient, bad] = SCALES[dark.matches ? "dark" : "light"];
+  tables = { false: table(pattern), true: table(gradient), bad };
+}
+function colour(part, signed, root = state.root) {
+  if (!isFinite(part)) return tables.bad;
+  const x = clamp(root ? Math.sign(part) * Math.sqrt(Math.abs(part)) : part, -1, 1);
+  return tables[signed][Math.round((signed ? (x + 1) / 2 : Math.max(x, 0)) * 512)];
+}
+const css = ([r, g, b]) => `rgb(${r}, ${g}, ${b})`;
+const inkOn = rgb => {  // black or white, whichever contrasts more: by the relative luminance of WCAG 2
+  const [r, g, b] = rgb.map(v => v <= 10 ? v / 3294.6 : ((v / 255 + .055) / 1.055) ** 2.4);
+  return .2126 * r + .7152 * g + .0722 * b > .179 ? "#000" : "#fff";
+};
+
+// Draws a view on `canvas`, a pixel for each cell. Cells that are hidden are left clear.
+function paint(canvas, { values, hidden, rows, columns, top, signed }) {
+  canvas.width = columns; canvas.height = rows;
+  const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
+  values.forEach((v, j) => { if (!hidden[j]) image.data.set([...colour(v && v / top, signed), 255], 4 * j); });
+  context.putImageData(image, 0, 0);
+}

@@ -1,0 +1,67 @@
+// ---- the grid of heads: a row for each layer, whose name leaves out what all paths begin or end with; or in the order
+// of a statistic
+const short = layers.map(({ path }) => path.split("."));
+for (const [end, drop] of [[0, "shift"], [-1, "pop"]])
+  while (layers.length > 1 && short.every(p => p.length > 1 && p.at(end) === short[0].at(end)))
+    short.forEach(p => p[drop]());
+const names = short.map(parts => parts.filter(part => part !== "layers" && part !== "blocks").join("."));
+// "0", or "e0s" for encoder.0.self_attn, where there is room for no more.
+const initials = name => name.split(".").map(part => /^\d+$/.test(part) ? part : part[0]).join("");
+const columns = [...new Set(layers.flatMap(layer => layer.heads))].sort((a, b) => a - b), thumbs = layers.map(() => []);
+$("thumbs").style.setProperty("--n", columns.length);
+const rowLabels = [small(""), ...columns.map(small), ...layers.map(({ path }, l) => {
+  const label = el("small", { textContent: cut(names[l], 22), title: path });
+  label.style.gridArea = `${l + 2} / 1`;
+  return label;
+})];
+$("thumbs").append(...rowLabels);
+each((l, h, head) => {
+  const properties = { ariaLabel: full(l, h), title: full(l, h), onclick: () => set({ layer: l, head: h }) };
+  thumbs[l][h] = el("button", properties, el("canvas"), el("em", { textContent: `${initials(names[l])}.${head}` }));
+  $("thumbs").append(thumbs[l][h]);
+});
+let arranged = null;
+function arrange() {  // puts the heads in order
+  const raw = own(data.stats, state.order), what = raw ? `${state.order} ${state.snapshot}` : "";
+  if (arranged === what) return;
+  arranged = what;
+  const places = [];
+  each((l, h, head) => {
+    thumbs[l][h].style.gridArea = raw ? "auto" : `${l + 2} / ${columns.indexOf(head) + 2}`;
+    places.push([raw ? Math.abs(Number(raw[state.snapshot][l][h])) : 0, thumbs[l][h]]);
+  });
+  if (raw) places.sort(([a], [b]) => isNaN(a) ? isNaN(b) ? 0 : 1 : isNaN(b) ? -1 : b - a);
+  $("thumbs").classList.toggle("sorted", !!raw);
+  rowLabels.forEach(label => label.hidden = !!raw);
+  places.forEach(([, thumb]) => $("thumbs").append(thumb));
+}
+const paintThumbs = () => each((l, h) => paint(thumbs[l][h].firstChild, numbers(l, h, "pattern")));
+
+// ---- bars: a statistic of every head, on one scale for all snapshots, so that bars can be compared between them
+const charts = Object.entries(data.stats).map(([name, raw]) => {
+  const values = raw.map(snapshot => snapshot.map(layer => layer.map(Number))), [low, high] = extent(values.flat(2));
+  const any = values.flat(2).some(isFinite), percent = x => x / (high - low || 1) * 100 + "%";
+  const caption = el("b"), bars = layers.map(() => []);
+  const say = (l, h) => caption.textContent = format(values[state.snapshot][l][h]);
+  each((l, h) => bars[l][h] = el("button", { tabIndex: -1, onclick: () => set({ layer: l, head: h }),
+                                             onpointerenter: () => say(l, h) }));
+  const plot = el("div", { className: "bars", onpointerleave: () => say(state.layer, state.head) },
+                  ...bars.map(group => el("div", {}, ...group)));
+  const under = names.map((name, l) => el("small", { textContent: initials(name), title: layers[l].path }));
+  const scale = small(any ? `${brief(low)} … ${brief(high)}` : "no values");
+  scale.title = "the range of the bars";
+  const meaning = el("p", { className: "meaning", textContent: own(data.meanings, name) || "" });
+  $("stats").append(el("figure", {}, el("figcaption", {}, el("span", {}, name + " ", caption), scale), plot,
+                       el("div", { className: "under" }, ...under), meaning));
+  return () => {
+    say(state.layer, state.head);
+    each((l, h) => {
+      const v = values[state.snapshot][l][h], bar = bars[l][h], end = clamp(v, low, high);
+      bar.title = bar.ariaLabel = `${full(l, h)}: ${name} ${format(v)}`;
+      bar.ariaCurrent = l === state.layer && h === state.head;
+      bar.replaceChildren(isNaN(v) ? el("em", { textContent: "–" }) : el("i"));
+      if (!isNaN(v)) Object.assign(bar.firstChild.style, { height: percent(Math.abs(end)),
+                                                           bottom: percent(Math.min(end, 0) - low) });
+    });
+  };
+});

@@ -1,0 +1,127 @@
+// ---- the state: set() makes all changes to it, except to the cell, and updates the page
+const maps = [new Heatmap("pattern"), new Heatmap("gradient")];
+const gradients = [...new Set(layers.flatMap(layer => layer.kinds.slice(1)))];
+state.gradient = gradients[0] || "";
+const toggles = (place, key, options) => options.map(([value, textContent]) => {
+  const button = el("button", { textContent, onclick: () => set({ [key]: value }) });
+  $(place).append(button);
+  return () => button.ariaPressed = key === "part" ? (state.part === "all") === (value === "all") : state[key] === value;
+});
+const pressed = [...toggles("gradients", "gradient", gradients.map(kind => [kind, kind])),
+                 ...toggles("shades", "root", [[true, "root"], [false, "linear"]]),
+                 ...toggles("edges", "part", [[null, "this head"], ["all", "all"]])];
+for (const name of ["", ...Object.keys(data.stats)])
+  $("order").append(el("option", { value: name, textContent: name ? "by |" + name + "|" : "by layer" }));
+$("order").onchange = event => set({ order: event.target.value });
+for (const name of curvable) $("curve").append(el("option", { value: name, textContent: name }));
+$("curve").onchange = event => set({ curve: event.target.value });
+state.curve = curvable[0] || "";
+
+let painted = "", saving, changes = 0;
+function set(change) {
+  if ("head" in change && !("part" in change) && state.part !== "all") state.part = null;
+  Object.assign(state, change);
+  const layer = layers[state.layer], [q, k] = state.cell || [0, 0];
+  state.head = clamp(state.head, 0, layer.heads.length - 1);
+  if (state.pin >= layer.queries) state.pin = null;
+  if (q >= layer.queries || k >= layer.keys) state.cell = null;
+  $("name").textContent = full(state.layer, state.head);
+  $("step").textContent = $("scrubber").ariaValueText = stepName(state.snapshot);
+  const now = ++changes;
+  document.body.ariaBusy = !ready();
+  if (ready()) return show();
+  unpack(state.snapshot).then(() => {
+    if (now !== changes) return;  // something else has been asked for meanwhile
+    document.body.ariaBusy = false;
+    show();
+  });
+}
+function show() {
+  const layer = layers[state.layer], inGrid = $("thumbs").contains(document.activeElement);
+  const look = `${state.snapshot} ${state.sequence} ${dark.matches} ${devicePixelRatio}`;
+  if (painted !== (painted = look)) paintThumbs();
+  $("scrubber").value = state.snapshot; $("sequence").value = state.sequence; $("order").value = state.order;
+  $("curve").value = state.curve;
+  pressed.forEach(press => press());
+  arrange();
+  thumbs.flat().forEach(thumb => { thumb.ariaCurrent = false; thumb.tabIndex = -1; });  // the grid is one tab stop
+  const thumb = thumbs[state.layer][state.head], picker = $("thumbs");
+  thumb.ariaCurrent = true; thumb.tabIndex = 0;
+  if (inGrid) thumb.focus({ preventScroll: true });
+  const box = picker.getBoundingClientRect(), inner = thumb.getBoundingClientRect();  // scrolls the box, not the page
+  picker.scrollTop += Math.max(0, inner.bottom + 4 - box.bottom) - Math.max(0, box.top + 24 - inner.top);
+  picker.scrollLeft += Math.max(0, inner.right + 4 - box.right) - Math.max(0, box.left + 24 - inner.left);
+  maps[0].load("pattern"); maps[1].load(state.gradient);
+  for (const part of [read, showFinding, showPinned, showText, summarize, showStrip, showFlow, showCurves, ...charts]) part();
+  clearTimeout(saving);  // after a pause, since browsers refuse an address that changes many times a second
+  saving = setTimeout(() => history.replaceState(null, "", "#" + new URLSearchParams({ layer: layer.path,
+    head: layer.heads[state.head], sequence: state.sequence, snapshot: state.snapshot })), 100);
+}
+function most() {  // the head that matters most at the end, as far as that is known
+  const raw = data.matters && own(data.stats, data.matters);
+  let found = { layer: 0, head: 0 }, top = -1;
+  if (raw) each((l, h) => {
+    const v = Math.abs(Number(raw.at(-1)[l][h]));
+    if (v > top) { top = v; found = { layer: l, head: h }; }
+  });
+  return found;
+}
+function restore(address) {  // to the state that the address asks for, as far as this report has it
+  const wanted = new URLSearchParams(new URL(address).hash.slice(1)), l = layers.findIndex(x => x.path === wanted.get("layer"));
+  const change = l < 0 ? {} : { layer: l, head: Math.max(0, layers[l].heads.indexOf(Number(wanted.get("head")))) };
+  for (const [key, n] of [["sequence", data.sequences], ["snapshot", steps.length]])
+    if (/^\d+$/.test(wanted.get(key)) && wanted.get(key) < n) change[key] = Number(wanted.get(key));
+  set(change);
+}
+const flip = by => { const n = layers[state.layer].heads.length; set({ head: (state.head + by + n) % n }); };
+const climb = by => {  // to the head of the same number in another layer, or the last one before it
+  const l = (state.layer + by + layers.length) % layers.length, head = layers[state.layer].heads[state.head];
+  set({ layer: l, head: Math.max(0, layers[l].heads.findLastIndex(other => other <= head)) });
+};
+const scrub = snapshot => set({ snapshot: clamp(snapshot, 0, steps.length - 1) });
+const back = () => scrub(state.snapshot - 1), forth = () => scrub(state.snapshot + 1);
+const keys = { ArrowLeft: () => flip(-1), ArrowRight: () => flip(1), ArrowUp: () => climb(-1),
+               ArrowDown: () => climb(1), "[": back, ",": back, "]": forth, ".": forth,
+               Escape: () => set({ pin: null }) };
+addEventListener("keydown", event => {
+  const mine = event.key.startsWith("Arrow") && event.target.closest("input, select");
+  if (!own(keys, event.key) || mine || event.ctrlKey || event.altKey || event.metaKey) return;
+  event.preventDefault();
+  keys[event.key]();
+});
+for (const way of ["Left", "Right", "Up", "Down"]) $(way.toLowerCase()).onclick = keys["Arrow" + way];
+$("scrubber").max = steps.length - 1;
+$("scrubber").oninput = event => scrub(Number(event.target.value));
+for (let b = 0; b < data.sequences; b++) {
+  const words = layers[0].tokens ? data.tokens[layers[0].tokens[0]][b] : [];
+  const text = words.length ? ": " + cut(words.join(words.some(t => t.includes("␣")) ? "" : " "), 24) : "";
+  $("sequence").append(el("option", { value: b, textContent: b + text }));
+}
+$("sequence").onchange = event => set({ sequence: Number(event.target.value) });
+
+const counted = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`, about = [counted(layers.length, "layer"),
+  counted(thumbs.flat().length, "head"), counted(data.sequences, "sequence")];
+if (steps.length > 1) about.push(counted(steps.length, "snapshot"));
+else if (steps[0] !== null) about.push(stepName(0));
+$("about").textContent = window.DecompressionStream ? about.join(" · ")
+  : "This browser cannot unpack the numbers: it has no DecompressionStream.";
+document.querySelectorAll(".of").forEach(span => span.textContent = data.of);
+$("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;
+$("training").hidden = $("stepkeys").hidden = steps.length < 2;
+$("order").parentNode.hidden = !Object.keys(data.stats).length;
+document.querySelector(".maps").classList.toggle("single", !gradients.length);
+mix();
+Object.assign(state, most());
+restore(location.href);
+addEventListener("hashchange", event => restore(event.newURL));  // `saving` may have replaced location.hash since
+dark.onchange = () => { mix(); set({}); };
+addEventListener("resize", () => set({}));  // zooming in the browser fires this too
+// For scripts and tests: what is shown, and where in the window a cell of a map ("pattern" or "gradient") is.
+window.heads = Object.freeze({
+  state: () => ({ ...state, layer: layers[state.layer].path, head: layers[state.layer].heads[state.head] }),
+  cell: (map, q, k) => {
+    const { canvas, box } = maps[map === "pattern" ? 0 : 1], at = canvas.getBoundingClientRect();
+    const x = box.left + (k + .5) * box.size, y = box.above + (q + .5) * box.size;
+    return [at.left + x / devicePixelRatio, at.top + y / devicePixelRatio];
+  },
+});

@@ -1,0 +1,252 @@
+"""Attention heads as one HTML file: the text, each head's pattern beside its gradient, where the gradients come from,
+and how training changed all of it.
+
+The file needs no network: script, style and numbers are all in it, and it opens from a disk. Names, titles and tokens
+come from models and corpora and are not trusted. They are escaped here, the page's script inserts them as text only,
+and the page's policy lets no other script run.
+
+What the page shows is one dict, written as JSON, and the arrays of each snapshot: float32, one after the other,
+deflated and in base64, so that the page need not unpack what is not looked at. page/numbers.js reads them."""
+
+import base64
+import hashlib
+import html
+import json
+import math
+import re
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ..base.files import atomic_write
+from ..viz.labels import printable, visible
+from .flow_picture import rows_of
+from .stats import STATS
+
+PAGE = Path(__file__).parent / "page"
+SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "training.js", "state.js"
+LIMIT = 30_000_000  # bytes of a whole file: a larger one is slow to open on a phone
+EDGES = 12  # how many edges of a node are shown, the largest, of those that leave it and of those that lead to it
+POINTS = 3000  # of a loss curve: of a longer one some are shown
+
+
+@dataclass(eq=False)
+class LayerView:
+    """What a report shows of one layer, for nh of its heads, B sequences, T queries and S keys.
+
+    heads: the heads' numbers. pattern: (B, nh, T, S), with zeros where a query does not see a key. gradients: {label:
+    (B, nh, T, S)}, such as dS and dP; they may hold NaN and infinity, which the page marks. stats: {name: (nh,)}, nan
+    where there is no number. by_token: {label: (B, nh, T or S)}, sizes of gradients such as dq, which has queries, or
+    dk and dv, which have keys. crossed: are queries and keys of different sequences?"""
+
+    heads: list[int]
+    pattern: np.ndarray
+    gradients: dict[str, np.ndarray] = field(default_factory=dict)
+    stats: dict[str, np.ndarray] = field(default_factory=dict)
+    by_token: dict[str, np.ndarray] = field(default_factory=dict)
+    crossed: bool = False
+
+    @property
+    def maps(self) -> dict[str, np.ndarray]:
+        """{label: (B, nh, T, S)}, the pattern first. Of cells to which no head gives a weight, which a mask hides or
+        which are rounded to 0, nothing is shown."""
+        seen = (self.pattern > 0).any(1, keepdims=True)
+        return {"pattern": self.pattern, **{label: np.where(seen, x, 0) for label, x in self.gradients.items()}}
+
+
+def write(path, snapshots, **options):
+    """Write the page to `path`, whole or not at all, and make the folders it needs. Returns the Path. See `page`."""
+    path = Path(path)
+    data = page(snapshots, **options).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write(path, data)
+    return path
+
+
+def page(
+    snapshots, *, title, tokens=None, losses=None, flows=None, meanings=None, matters=None,
+    of="the loss", limit=LIMIT,
+):  # fmt: skip
+    """The HTML as a string.
+
+    snapshots: list of (step or None, {layer path: LayerView}), with the same layers and shapes in each.
+    tokens: the text along the axes: B lists of T strings, or {layer path: (B lists of T queries, B lists of S keys)}.
+        Without tokens, and for layers that are not named, the axes show positions.
+    losses: (steps, values), the training curve; NaN and infinity are gaps in it.
+    flows: for each snapshot a study.Flow, or None.
+    meanings: {name of a statistic: what it means}, beside those of STATS. matters: the statistic whose largest size
+        tells on which head the page opens (None: gate_grad, if there is one).
+    of: what is differentiated, in words.
+    limit: bytes that the file may have.
+    Raises ValueError for what does not fit together, and for a page over the limit."""
+    if not snapshots or not snapshots[0][1]:
+        raise ValueError("no layers to show")
+    first, pool = snapshots[0][1], []
+    forms = [[_form(path, view) for path, view in views.items()] for _, views in snapshots]
+    if different := [step for (step, _), form in zip(snapshots, forms) if form != forms[0]]:
+        raise ValueError(f"the layers at step {different[0]} have other names, heads or shapes than in the first")
+    if isinstance(tokens, dict) and not tokens.keys() <= first.keys():
+        raise ValueError(f"tokens are given for {sorted(tokens.keys() - first.keys())}, but layers are {list(first)}")
+    stats = _stats([list(views.values()) for _, views in snapshots])
+    data = {
+        "sequences": len(next(iter(first.values())).pattern),
+        "steps": [None if step is None else int(step) for step, _ in snapshots],
+        "layers": [form | {"tokens": _labels(tokens, form, pool)} for form in forms[0]],
+        "tokens": [[[visible(t) for t in sequence] for sequence in lists] for lists in pool],
+        "stats": stats,
+        "meanings": {name: str(STATS[name]) for name in stats if name in STATS} | (meanings or {}),
+        "matters": matters or ("gate_grad" if "gate_grad" in stats else None),
+        "of": printable(str(of)),
+        "losses": None if losses is None else _thinned(*losses),
+        "flow": None if flows is None else _flow_data(flows, first),
+    }
+    size, chunks = 0, []
+    for _, views in snapshots:
+        chunks.append(_packed([x for view in views.values() for x in (*view.maps.values(), *view.by_token.values())]))
+        size += len(chunks[-1])
+        if size > limit:
+            break
+    text = "" if size > limit else _filled(title, data, chunks)
+    if not text or len(text.encode()) > limit:
+        raise ValueError(
+            f"the report would be larger than its limit of {limit / 1e6:.3g} MB: give fewer layers, heads, sequences "
+            "or snapshots, shorter text, or a larger limit"
+        )
+    return text
+
+
+def _filled(title, data, chunks):
+    """The template with everything in its place."""
+    # Keys may be hostile text too. An escaped < can neither end a script element nor open a comment.
+    text = json.dumps(data, allow_nan=False)
+    text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    template, style, *scripts = (
+        (PAGE / name).read_text(encoding="utf-8") for name in ("template.html", "style.css", *SCRIPTS)
+    )
+    script = "".join(scripts)
+    parts = {
+        "TITLE": html.escape(str(title).encode("utf-8", "backslashreplace").decode()),  # it may hold lone surrogates
+        "STYLE": style,
+        "HASH": base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
+        "DATA": text,
+        "NUMBERS": "".join(f'<script type="text/plain">{chunk}</script>' for chunk in chunks),
+        "SCRIPT": script,
+    }
+    # One pass over the template, so that text which looks like a placeholder stays text.
+    return re.sub(f"<!--({'|'.join(parts)})-->", lambda match: parts[match[1]], template)
+
+
+def _packed(arrays):
+    with np.errstate(over="ignore"):
+        data = b"".join(x.astype("<f4").tobytes() for x in arrays)
+    packer = zlib.compressobj(wbits=-15)  # the bare format, as the page's DecompressionStream reads it
+    return base64.b64encode(packer.compress(data) + packer.flush()).decode()
+
+
+# ---------------------------------------------------------------------------------------------------- parts of the data
+
+
+def _form(path, view):
+    """What the page has to know of a layer, or ValueError if its arrays do not fit together."""
+    (B, _, T, S), nh = view.pattern.shape, len(view.heads)
+    for kind, shapes in ("gradients", [(B, nh, T, S)]), ("by_token", [(B, nh, T), (B, nh, S)]), ("stats", [(nh,)]):
+        for label, x in getattr(view, kind).items():
+            if np.shape(x) not in shapes:
+                raise ValueError(f"layer {path}: {label!r} of its {kind} is {np.shape(x)}, its pattern {(B, nh, T, S)}")
+    return {
+        "path": str(path),
+        "heads": [int(h) for h in view.heads],
+        "sequences": B,
+        "queries": T,
+        "keys": S,
+        "crossed": bool(view.crossed),
+        "kinds": ["pattern", *map(str, view.gradients)],
+        "byToken": [[str(name), x.shape[-1]] for name, x in view.by_token.items()],
+    }
+
+
+def _labels(tokens, form, pool):
+    """Where in `pool` a layer's texts are: [index of the queries', index of the keys']. Adds those it lacks."""
+    given = tokens.get(form["path"]) if isinstance(tokens, dict) else (tokens, tokens)
+    if tokens is None or given is None:
+        return None
+    places = []
+    for lists, what in zip(given, ("queries", "keys")):
+        counts = [len(sequence) for sequence in lists]
+        if counts != [form[what]] * form["sequences"]:
+            raise ValueError(
+                f"layer {form['path']} has {form['sequences']} sequences of {form[what]} {what}, but the tokens given "
+                f"are {len(counts)} of {sorted(set(counts))}; a layer with text of its own needs "
+                f"tokens={{{form['path']!r}: (queries, keys)}}"
+            )
+        if not any(lists is known for known in pool):
+            pool.append(lists)
+        places.append(next(i for i, known in enumerate(pool) if lists is known))
+    return places
+
+
+def _stats(frames):
+    """{name: [snapshot][layer][head]}, nan where a layer lacks the statistic."""
+    names = dict.fromkeys(name for views in frames for view in views for name in view.stats)
+    return {
+        str(name): [
+            [_numbers(view.stats.get(name, [math.nan] * len(view.heads))) for view in views] for views in frames
+        ]
+        for name in names
+    }
+
+
+def _thinned(steps, values):
+    """[steps, values] of a curve, of a long one POINTS of them and its extremes."""
+    steps, values = np.asarray(steps, np.float64), np.asarray(values, np.float64)
+    if len(values) > POINTS:
+        some = np.linspace(0, len(values) - 1, POINTS).astype(int)
+        finite = np.where(np.isfinite(values), values, np.nan)
+        extremes = [] if np.isnan(finite).all() else [np.nanargmin(finite), np.nanargmax(finite)]
+        keep = np.unique([*some, *extremes])
+        steps, values = steps[keep], values[keep]
+    return [steps.tolist(), _numbers(values)]
+
+
+def _numbers(values):
+    """A list for JSON, which has no nan and no infinity: they become words that JavaScript's Number() reads."""
+    words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return [words.get(str(v), v) for v in np.asarray(values, np.float64).tolist()]
+
+
+def _flow_data(flows, first):
+    """The flows of all snapshots, which may be None.
+
+    nodes: [name, number of the layer, place of the head], -1 for what is no head of the report. method: what edges are.
+    rows: lists of nodes, by their numbers. edges: [snapshot][source, target, input, edge, the same to first order], the
+    largest of each node."""
+    given = next((flow for flow in flows if flow is not None), None)
+    if given is None:
+        return None
+    rows = rows_of(given)
+    number = {node: i for i, node in enumerate(node for row in rows for node in row)}
+    for flow in flows:
+        if flow is not None and {*flow.sources, *(v for v, _ in flow.inputs)} != number.keys():
+            raise ValueError("the flows of the snapshots are of different models")
+        if flow is not None and flow.method != given.method:
+            raise ValueError(f"the flows of the snapshots are by {given.method} and by {flow.method}")
+    place = {(path, head): (i, j) for i, (path, view) in enumerate(first.items()) for j, head in enumerate(view.heads)}
+    return {
+        "method": given.method,
+        "nodes": [[str(node), *place.get((node.path, node.head), (-1, -1))] for node in number],
+        "rows": [[number[node] for node in row] for row in rows],
+        "edges": [[] if flow is None else _largest(flow, number) for flow in flows],
+    }
+
+
+def _largest(flow, number):
+    kept, leaving, leading = [], dict.fromkeys(number, 0), dict.fromkeys(number, 0)
+    found = flow.all
+    for (u, v, p, edge), first in zip(found, found.first_order):
+        if math.isfinite(edge) and (leaving[u] < EDGES or leading[v] < EDGES):
+            leaving[u] += 1
+            leading[v] += 1
+            kept.append([number[u], number[v], p, float(f"{edge:.4g}"), float(f"{first:.4g}")])
+    return kept

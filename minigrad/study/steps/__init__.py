@@ -1,1 +1,0 @@
-"""The backward pass, step by step."""

@@ -1,0 +1,296 @@
+"""The residual streams of a model: what is written into them, what reads them, and where norms lie.
+
+A stream begins with what is put in, such as embeddings. Each part, an attention layer or an MLP, reads it, through a
+norm of its own if the norms come first, and adds to it. In the original transformer the stream itself passes through a
+norm after each sum. What comes out is read at the end, or by the cross-attention of a decoder.
+
+nn.GPT, AttentionOnly and the layers of an nn.Transformer are known. Blocks of your own, in an nn.ModuleList or an
+nn.Sequential, say what they add to their stream, part by part, each with the norm that it reads through, or None:
+
+    class Block(nn.Module):
+        study_parts = {"attn": "ln_1", "mlp": "ln_2"}  # x = x + attn(ln_1(x)), and then x + mlp(ln_2(x))
+
+flow.py follows gradients along these streams, and cut.py cuts them."""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..autograd import enable_grad
+from ..nn import (
+    Embedding,
+    LayerNorm,
+    Module,
+    ModuleList,
+    MultiheadAttention,
+    RMSNorm,
+    Sequential,
+    Transformer,
+    TransformerDecoderLayer,
+    TransformerEncoderLayer,
+)
+from ..nn.gpt.model import Block
+from ..nn.utils import evaluating
+from ..tensor import grad, zeros
+from .importance import check_batch, value_of
+from .layers import as_float64, attention_layers, path_of
+from .trace import trace_heads
+
+LAYERS = TransformerEncoderLayer, TransformerDecoderLayer
+
+
+@dataclass(frozen=True)
+class Node:
+    """What writes into the stream or reads it. head: its number, or None if it is not a head."""
+
+    path: str
+    head: int | None = None
+
+    def __str__(self) -> str:
+        return self.path if self.head is None else f"{self.path} head {self.head}"
+
+
+def node_of(name, layers):
+    """A Node from itself, from (path, head), or from a name: "0.2" (head 2 of attention layer 0), "blocks.0.attn head
+    2", "blocks.0.mlp", "tokens". An attention layer, {path: …} of `layers`, may be given by its number."""
+    if isinstance(name, Node):
+        return name
+    path, head = name if isinstance(name, tuple) else (name, None)
+    if isinstance(path, str) and head is None:
+        if found := re.fullmatch(r"(\d+)\.(\d+)", path):
+            path, head = int(found[1]), int(found[2])
+        elif found := re.fullmatch(r"(.*) head (\d+)", path):
+            path, head = found[1], int(found[2])
+    return Node(path if isinstance(path, str) else path_of(path, layers), head)
+
+
+@dataclass(eq=False)
+class Part:
+    """An attention layer, or an MLP from its module `first` to its module `last`."""
+
+    path: str
+    first: Module
+    last: Module
+    before: Module | None = None  # the norm that it reads through,
+    after: Module | None = None  # or the one that the stream passes through once it has written
+    inputs: str = "qkv"  # what of attention reads the stream: of cross-attention "q", and "kv" that of the encoder
+
+    @property
+    def is_attention(self):
+        return isinstance(self.first, MultiheadAttention)
+
+    @property
+    def reads_at(self):
+        """The module that is called with the stream as it is read."""
+        return self.first if self.before is None else self.before
+
+
+@dataclass(eq=False)
+class Stream:
+    """A residual stream: the blocks that it runs through, and their parts in order."""
+
+    name: str  # "" for the only one
+    body: list[Module]
+    parts: list[Part]
+    end: str  # what is read there
+    embedding: Module | None = None
+    readers: list[Part] = field(default_factory=list)  # cross-attention to what comes out
+
+    def named(self, end):
+        """The path of one of its ends, such as "tokens"."""
+        return f"{self.name}.{end}" if self.name else end
+
+
+def streams(model):
+    """The Streams of a Module: see the top of this file. Raises TypeError, which says what to do, for attention in
+    blocks that do not say what their parts are, and for other norms than nn.LayerNorm and nn.RMSNorm over the last
+    dim; ValueError for layers that are not batch first."""
+    rows = {}  # {path of a list: its blocks with parts, and these}
+    for path, row in model.named_modules():
+        if isinstance(row, (ModuleList, Sequential)):
+            found = {block: _parts(block, f"{path}.{i}".removeprefix(".")) for i, block in enumerate(row)}
+            if blocks := [block for block, parts in found.items() if parts]:
+                rows[path] = blocks, [part for block in blocks for part in found[block]]
+    holders = Counter(path.rpartition(".")[0] for path in rows)
+    names = {path: path if holders[path.rpartition(".")[0]] > 1 else path.rpartition(".")[0] for path in rows}
+    streams = {names[path]: _stream(model, names[path], *row, alone=len(rows) == 1) for path, row in rows.items()}
+    for path, module in model.named_modules():
+        if isinstance(module, Transformer):
+            encoder, decoder = (streams[f"{path}.{side}".removeprefix(".")] for side in ("encoder", "decoder"))
+            encoder.readers = [
+                Part(part.path, part.first, part.last, module.encoder.norm, inputs="kv")
+                for part in decoder.parts
+                if part.inputs == "q"
+            ]
+    _check(model, list(streams.values()))
+    return list(streams.values())
+
+
+def _stream(model, name, body, parts, alone):
+    if isinstance(body[0], LAYERS):
+        return Stream(name, body, parts, "output")
+    C = next(part.first.embed_dim for part in parts if part.is_attention)
+    embeddings = (m for m in model.modules() if isinstance(m, Embedding) and m.embedding_dim == C)
+    return Stream(name, body, parts, "logits", next(embeddings, None) if alone else None)
+
+
+def _parts(block, path):
+    """The Parts of a block in the order in which they write; none for a Module that does not say which they are."""
+    if isinstance(block, LAYERS):
+        found = []
+        crossing = ["multihead_attn"] if isinstance(block, TransformerDecoderLayer) else []
+        for n, name in enumerate(["self_attn", *crossing, "mlp"], 1):
+            norm = getattr(block, f"norm{n}")
+            first, last = (block.linear1, block.linear2) if name == "mlp" else [getattr(block, name)] * 2
+            before, after = (norm, None) if block.norm_first else (None, norm)
+            found.append(Part(f"{path}.{name}", first, last, before, after, "q" if name in crossing else "qkv"))
+        return found
+    declared = {"attn": "norm1", "mlp": "norm2"} if isinstance(block, Block) else {}
+    found = []
+    for name, norm in getattr(block, "study_parts", declared).items():
+        module = block.get_submodule(name)
+        found.append(Part(f"{path}.{name}", module, module, norm and block.get_submodule(norm)))
+    return found
+
+
+def _check(model, found):
+    parts = [part for stream in found for part in stream.parts]
+    for path, layer in attention_layers(model).items():
+        if not any(part.first is layer for part in parts):
+            raise TypeError(
+                f"the residual stream of {path or 'the layer'} is not known: the class of its block, in an "
+                'nn.ModuleList or nn.Sequential, has to say study_parts = {"attn": "norm1", "mlp": "norm2"}, what the '
+                "block adds to its stream and the norm that each part reads through"
+            )
+        if not layer.batch_first:
+            raise ValueError(
+                "a residual stream has to be (B, T, C): make the model with batch_first=True, and load into it the "
+                "state_dict() of this one, whose parameters are the same"
+            )
+    for part in parts:
+        for norm in (part.before, part.after):
+            if norm is not None and (not isinstance(norm, (LayerNorm, RMSNorm)) or len(norm.normalized_shape) != 1):
+                raise TypeError(f"a norm must be nn.LayerNorm or nn.RMSNorm over the last dim, got {norm}")
+
+
+class Run:
+    """What a forward and a backward of loss(model, *batch) left of its streams, as arrays (B, T, C), float64.
+
+    x: {(module, "in" or "out"): what it was called with, or returned}; dx: its gradient, of those that nobody else
+    reads. trace: a HeadTrace of all heads. loss: a float. dtype: what the model computes in. It does not matter
+    which parameters are frozen, and no gradient of theirs is computed."""
+
+    def __init__(self, model, found, batch, loss):
+        if all(layer.num_heads == 0 for layer in attention_layers(model).values()):
+            raise ValueError("all heads are pruned")
+        check_batch(batch)
+        self.x, self.dx, self.dtype, taps = {}, {}, None, {}
+        embeddings = {stream.embedding: (stream.body[0], "in") for stream in found}
+        watched = {}  # {(module, side): (is its gradient needed?, its name)}
+        for stream in found:
+            name = stream.name or "the model"
+            watched |= {(stream.body[0], "in"): (True, name), (stream.body[-1], "out"): (True, name)}
+            for part in stream.parts:
+                watched.setdefault((part.reads_at, "in"), (False, part.path))
+                if part.after is not None:
+                    watched[part.after, "in"] = False, f"the norm of {part.path}"
+                watched[part.last, "out"] = True, part.path
+                if not part.is_attention:
+                    watched[part.first, "in"] = True, part.path
+
+        def keep(key, x):
+            """x, or x with zeros added to it: their gradient is that of x."""
+            if key in self.x:
+                raise ValueError("a layer ran twice: once is needed, to tell its gradients apart")
+            self.x[key], self.dtype = as_float64(x), x.dtype
+            if key not in watched or not watched[key][0]:
+                return x
+            taps[key] = zeros(*x.shape, dtype=x.dtype, device=x.device, requires_grad=True)
+            return x + taps[key]
+
+        def enter(module, args):
+            if not args:
+                raise ValueError(
+                    f"{type(module).__name__} was called by keyword: its input has to be the first argument"
+                )
+            return (keep((module, "in"), args[0]), *args[1:])
+
+        def leave(module, args, y):
+            if embeddings.get(module) in self.x:
+                return None  # a later look at the table, such as the loss may take
+            return (keep((module, "out"), y[0]), *y[1:]) if isinstance(y, tuple) else keep((module, "out"), y)
+
+        handles = [module.register_forward_pre_hook(enter) for module, side in watched if side == "in"]
+        handles += [module.register_forward_hook(leave) for module, side in watched if side == "out"]
+        handles += [module.register_forward_hook(leave) for module in embeddings if module is not None]
+        try:
+            with evaluating(model), trace_heads(model) as self.trace, enable_grad():
+                value = value_of(loss, model, batch)
+                if not value.requires_grad:
+                    raise ValueError("the loss does not depend on a residual stream, or requires no gradient")
+                gradients = grad(value, list(taps.values()), allow_unused=True)
+        finally:
+            for handle in handles:
+                handle.remove()
+        for key, (_, name) in watched.items():
+            if key not in self.x:
+                raise ValueError(f"{name} did not run for this loss")
+        for key, g in zip(taps, gradients):
+            self.dx[key] = np.zeros_like(self.x[key]) if g is None else as_float64(g)
+        self.loss = value.item()
+
+    def call(self, part):
+        """The LayerTrace of an attention layer, or None if all its heads are pruned."""
+        calls = self.trace.calls(part.path)
+        if len(calls) > 1:
+            raise ValueError(f"{part.path} ran {len(calls)} times: once is needed")
+        return calls[0] if calls else None
+
+    def put_in(self, stream):
+        """{name: (B, T, C)} of what the stream begins with."""
+        x, tokens = self.x[stream.body[0], "in"], self.x.get((stream.embedding, "out"))
+        if tokens is None or tokens.shape != x.shape:
+            return {"input": x}
+        return {"tokens": tokens} | ({} if np.array_equal(tokens, x) else {"positions": x - tokens})
+
+
+# ---------------------------------------------------------------------------------------------------------------- norms
+
+
+def through_norm(norm, x, u, dtype):
+    """The change of norm(x) when x changes by u: x (n, C), u (…, n, C), float64. dtype: what the model computes in."""
+    return _weight(norm) * _projected(norm, x, u, dtype)
+
+
+def back_through_norm(norm, x, dy, dtype):
+    """dx of y = norm(x), from dy (…, n, C)."""
+    return _projected(norm, x, _weight(norm) * dy, dtype)
+
+
+def back_at_most(norm, x, dy, dtype):
+    """How large dx could be, were nothing of it projected away: (…, n), Euclidean norms. Rounding is relative to it."""
+    return np.linalg.norm(_weight(norm) * dy, axis=-1) / _divisor(norm, x, dtype)[..., 0]
+
+
+def _weight(norm):
+    return 1.0 if norm.weight is None else as_float64(norm.weight)
+
+
+def _divisor(norm, x, dtype):
+    """σ (…, 1), by which a norm divides the rows of x (…, C)."""
+    eps = np.finfo(dtype).eps if norm.eps is None else norm.eps
+    if isinstance(norm, LayerNorm):
+        x = x - x.mean(-1, keepdims=True)
+    return np.sqrt((x**2).mean(-1, keepdims=True) + eps)
+
+
+def _projected(norm, x, u, dtype):
+    """(I - x̂ x̂ᵀ / C) u / σ, for a LayerNorm after centering: symmetric, so that it serves in both directions."""
+    sigma: Any = _divisor(norm, x, dtype)
+    if isinstance(norm, LayerNorm):
+        x, u = (a - a.mean(-1, keepdims=True) for a in (x, u))
+    xhat = x / sigma
+    return (u - xhat * (u * xhat).mean(-1, keepdims=True)) / sigma

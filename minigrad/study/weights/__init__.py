@@ -1,1 +1,0 @@
-"""What a head's weights say, and what each token teaches them."""

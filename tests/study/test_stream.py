@@ -1,0 +1,273 @@
+"""Models of other makers, whose blocks declare their parts: every study of them agrees with what it is defined by."""
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad import nn, study
+from minigrad.nn import functional as F
+from minigrad.study.cut import Scissors
+from minigrad.study.layers import as_float64
+from minigrad.study.stream import streams
+
+from .models import randomised, tokens
+
+V, T, C = 11, 6, 16
+
+
+def attention(**options):
+    return nn.MultiheadAttention(C, 4, **{"impl": "batched", "batch_first": True, "bias": False} | options)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(C, 32), nn.GELU(), nn.Linear(32, C))
+
+
+def loss_of(logits, targets):
+    return logits, F.cross_entropy(logits.reshape(-1, V), targets.reshape(-1))
+
+
+class Model(nn.Module):
+    """Embeddings, layers, perhaps a norm, and an unembedding."""
+
+    def __init__(self, block, n_layer=2, norm=nn.LayerNorm):
+        self.tok_emb, self.pos_emb = nn.Embedding(V, C), nn.Embedding(T, C)
+        self.layers = nn.ModuleList(block() for _ in range(n_layer))
+        self.ln_f = norm(C) if norm else None
+        self.head = nn.Linear(C, V, bias=False)
+
+    def forward(self, idx, targets):
+        x = self.tok_emb(idx) + self.pos_emb(mg.arange(idx.shape[1]))
+        for layer in self.layers:
+            x = layer(x)
+        return loss_of(self.head(x if self.ln_f is None else self.ln_f(x)), targets)
+
+
+class GPT2Block(nn.Module):
+    study_parts = {"attn": "ln_1", "mlp": "ln_2"}
+
+    def __init__(self):
+        self.ln_1, self.attn, self.ln_2, self.mlp = nn.LayerNorm(C), attention(bias=True), nn.LayerNorm(C), mlp()
+
+    def forward(self, x):
+        h = self.ln_1(x)
+        x = x + self.attn(h, h, h, need_weights=False, is_causal=True)[0]
+        return x + self.mlp(self.ln_2(x))
+
+
+class GPT2(nn.Module):
+    """The names of GPT-2's checkpoints."""
+
+    def __init__(self):
+        blocks = nn.ModuleList(GPT2Block() for _ in range(2))
+        self.transformer = nn.ModuleDict(
+            {"wte": nn.Embedding(V, C), "wpe": nn.Embedding(T, C), "h": blocks, "ln_f": nn.LayerNorm(C)}
+        )
+        self.lm_head = nn.Linear(C, V, bias=False)
+
+    def forward(self, idx, targets):
+        x = self.transformer["wte"](idx) + self.transformer["wpe"](mg.arange(idx.shape[1]))
+        for block in self.transformer["h"]:
+            x = block(x)
+        return loss_of(self.lm_head(self.transformer["ln_f"](x)), targets)
+
+
+class SwiGLU(nn.Module):
+    def __init__(self):
+        self.gate_proj, self.up_proj, self.down_proj = (nn.Linear(*size) for size in ((C, 24),) * 2 + ((24, C),))
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class LlamaLayer(nn.Module):
+    """RMSNorm, rotary positions, shared keys, SwiGLU, dropout on both branches."""
+
+    study_parts = {"self_attn": "input_layernorm", "mlp": "post_attention_layernorm"}
+
+    def __init__(self):
+        self.input_layernorm, self.post_attention_layernorm = nn.RMSNorm(C), nn.RMSNorm(C)
+        self.self_attn, self.mlp, self.drop = attention(num_kv_heads=2, positions="rotary"), SwiGLU(), nn.Dropout(0.1)
+
+    def forward(self, x):
+        x = self.drop(self.self_attn(self.input_layernorm(x), is_causal=True)[0]) + x
+        return self.drop(self.mlp(self.post_attention_layernorm(x))) + x
+
+
+class Residual(nn.Module):
+    """x + part(norm(x)): attention and MLPs as layers of the same kind."""
+
+    study_parts = {"part": "norm"}
+
+    def __init__(self, part):
+        self.norm, self.part = nn.LayerNorm(C), part
+
+    def forward(self, x):
+        h = self.norm(x)
+        return x + (self.part(h, is_causal=True)[0] if isinstance(self.part, nn.MultiheadAttention) else self.part(h))
+
+
+def alternating():
+    model = Model(None, 0)
+    model.layers = nn.ModuleList(Residual(part()) for part in (mlp, attention, mlp, attention, mlp))
+    return model
+
+
+class OneSequential(nn.Module):
+    """From tokens to logits."""
+
+    def __init__(self):
+        self.net = nn.Sequential(nn.Embedding(V, C), LlamaLayer(), LlamaLayer(), nn.RMSNorm(C), nn.Linear(C, V))
+
+    def forward(self, idx, targets):
+        return loss_of(self.net(idx), targets)
+
+
+class NoNorms(nn.Module):
+    study_parts = {"look": None}
+
+    def __init__(self):
+        self.look = attention(bias=True)
+
+    def forward(self, x):
+        return x + self.look(x, is_causal=True)[0]
+
+
+MODELS = {
+    "GPT-2's names": GPT2,
+    "Llama's": lambda: Model(LlamaLayer, norm=nn.RMSNorm),
+    "layers of one part": alternating,
+    "one Sequential": OneSequential,
+    "no norms": lambda: Model(NoNorms, 3, norm=None),
+}
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    mg.manual_seed(3)
+    return randomised(MODELS[request.param]()).eval()
+
+
+def test_flow_traces_and_scissors_agree(model):
+    """The edges add up, and each is the slope of its own cut, which is made in another way."""
+    batch = tokens()
+    flow, (stream,) = study.flow(model, batch), streams(model)
+    assert flow.check().worst < 1e-12
+    names = {node.path.removesuffix(".bias") for node in flow.sources}
+    assert names >= set(study.attention_layers(model)) and any(v.path.endswith("logits") for v, _ in flow.inputs)
+    for u, v, p, edge in flow.all[::7]:
+        share = mg.ones(1, dtype=mg.float64, requires_grad=True)
+        with Scissors([stream], u, v, p or None, lambda write, share=share: (1 - share) * write).hooked(model):
+            slope = mg.grad(model(*batch)[1], share)[0].item()
+        assert slope == pytest.approx(edge, rel=1e-8, abs=1e-12), (u, v, p)
+    cut = study.flow(model, batch, method="cut", most=5)
+    assert np.isfinite([edge for *_, edge in cut.all]).all()
+
+
+def test_gradients_are_cut(model):
+    """A model without the edge's gradient, and the edge's own, which is what has gone."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    batch, (stream,) = tokens(), streams(model)
+    first, last = stream.parts[0], stream.parts[-1]
+    whole = mg.grad(model(*batch)[1], list(model.parameters()), allow_unused=True)
+    with study.cut_gradient(model, first.path, last.path, factor=1.0):
+        same = mg.grad(model(*batch)[1], list(model.parameters()), allow_unused=True)
+    with study.cut_gradient(model, first.path, last.path):
+        loss = model(*batch)[1]
+        other = mg.grad(loss, list(model.parameters()), allow_unused=True)
+    assert loss.item() == pytest.approx(model(*batch)[1].item(), rel=1e-14)
+    pairs = [(as_float64(a), as_float64(b), as_float64(c)) for a, b, c in zip(whole, same, other) if a is not None]
+    for a, b, _ in pairs:
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+    assert any(np.abs(a - c).max() > 1e-8 for a, _, c in pairs)
+
+
+class Parallel(GPT2Block):
+    """Both parts read the same, which the declaration does not say."""
+
+    def forward(self, x):
+        return x + self.attn(self.ln_1(x), is_causal=True)[0] + self.mlp(self.ln_2(x))
+
+
+class Scaled(GPT2Block):
+    def forward(self, x):
+        x = x + 0.999 * self.attn(self.ln_1(x), is_causal=True)[0]
+        return x + self.mlp(self.ln_2(x))
+
+
+class Swapped(GPT2Block):
+    study_parts = {"mlp": "ln_2", "attn": "ln_1"}
+
+
+@pytest.mark.parametrize("block", [Parallel, Scaled, Swapped])
+@pytest.mark.parametrize("dtype", [mg.float32, mg.float64])
+def test_a_declaration_that_is_wrong_is_seen(block, dtype):
+    mg.manual_seed(0)
+    assert study.flow(Model(GPT2Block).to(dtype=dtype), tokens()).check().worst < 1e-6
+    with pytest.raises(study.IdentityError):
+        study.flow(Model(block).to(dtype=dtype), tokens())
+
+
+def undeclared():
+    model = Model(GPT2Block)
+    for layer in model.layers:
+        layer.study_parts = {}
+    return model
+
+
+def with_norm(norm):
+    model = Model(GPT2Block)
+    model.layers[1].ln_2 = norm
+    return model
+
+
+@pytest.mark.parametrize(
+    "model, error, words",
+    [
+        (
+            undeclared(),
+            TypeError,
+            r"stream of layers.0.attn is not known: .*has to say study_parts",
+        ),
+        (nn.Sequential(attention()), TypeError, "stream of 0 is not known"),
+        (attention(), TypeError, "stream of the layer is not known"),
+        (with_norm(nn.Linear(C, C)), TypeError, r"a norm must be nn.LayerNorm or nn.RMSNorm .*, got Linear"),
+        (with_norm(nn.LayerNorm((T, C))), TypeError, "over the last dim"),
+        (nn.Linear(C, C), ValueError, r"Linear has no nn\.MultiheadAttention in it"),
+    ],
+)
+def test_what_is_not_known_is_named(model, error, words):
+    with pytest.raises(error, match=words):
+        study.flow(model, tokens())
+
+
+class Wide(Model):
+    """Its stream does not begin with an embedding, but with what is made of one."""
+
+    def __init__(self):
+        super().__init__(GPT2Block)
+        self.tok_emb = nn.Sequential(nn.Embedding(V, 8), nn.Linear(8, C))
+
+
+@pytest.mark.parametrize("make, names", [(Wide, ["input"]), (lambda: Model(GPT2Block), ["tokens", "positions"])])
+def test_what_is_put_into_a_stream_has_a_name(make, names):
+    found = study.flow(make().double(), tokens())
+    assert [u.path for u in found.sources if u.path.split(".")[0] != "layers"] == names
+
+
+class PositionsFirst(Model):
+    def __init__(self):
+        self.pos_emb = nn.Embedding(T, C)
+        super().__init__(GPT2Block)
+
+
+def test_an_embedding_of_positions_is_not_taken_for_that_of_tokens():
+    model, batch = PositionsFirst().double(), tokens()
+    cut = study.flow(model, batch, method="cut", most=8)
+    assert {u.path for u, *_ in cut.all} >= {"input"}
+    with study.cut_gradient(model, "tokens", "logits"), pytest.raises(ValueError, match="not that of its tokens"):
+        model(*batch)
+    with study.cut_gradient(model, "input", "layers.0.attn"):
+        assert model(*batch)[1].item() == pytest.approx(cut.loss, rel=1e-14)
