@@ -6,7 +6,6 @@ import numpy as np
 
 from ..primitives import Primitives
 from .elementwise import log
-from .matmul import product
 from .precision import in_single, is_half
 from .reduce import row_dots, row_sums
 from .softmax import finite_top, softmax_
@@ -50,7 +49,7 @@ class Attention(Primitives):
             if keep is not None:
                 p *= _grouped(keep, k.shape[1])[b, :, :, t] * p.dtype.type(kept)
             part = o[b, :, t]
-            part[...] = product(p, v[b, :, None]).reshape(part.shape)
+            part[...] = np.matmul(p, v[b, :, None]).reshape(part.shape)
             total[total == 0] = np.inf  # so that exp(scores - lse) is 0
             both = lse[b, :, t]
             both[..., :1] = top.reshape(*both.shape[:-1], 1)
@@ -68,7 +67,7 @@ class Attention(Primitives):
             p -= rest
             np.exp(p, out=p)
             dob = _grouped(do, nkv)[b, :, :, t]
-            ds = product(dob, v[b, :, None].swapaxes(-1, -2))
+            ds = np.matmul(dob, v[b, :, None].swapaxes(-1, -2))
             dropped = p
             if keep is not None:
                 factor = _grouped(keep, nkv)[b, :, :, t] * p.dtype.type(kept)
@@ -77,9 +76,9 @@ class Attention(Primitives):
             ds -= row_dots(ds, p)  # = do · o, but exactly 0 less for a query that sees one key
             ds *= p
             ds *= ds.dtype.type(scale)
-            dq[b, :, t] = product(ds, k[b, :, None]).reshape(dq[b, :, t].shape)
-            dk[b] += product(ds.swapaxes(-1, -2), _grouped(q, nkv)[b, :, :, t]).sum(2)
-            dv[b] += product(dropped.swapaxes(-1, -2), dob).sum(2)
+            dq[b, :, t] = np.matmul(ds, k[b, :, None]).reshape(dq[b, :, t].shape)
+            dk[b] += np.matmul(ds.swapaxes(-1, -2), _grouped(q, nkv)[b, :, :, t]).sum(2)
+            dv[b] += np.matmul(dropped.swapaxes(-1, -2), dob).sum(2)
         return dq, dk, dv
 
     def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
@@ -129,7 +128,7 @@ def _grouped(x, nkv):
 def _scores(q, k, mask, bias, scale, is_causal, b, t):
     """scale q kᵀ + bias, -∞ where a query may not look: (b, nkv, group, t, S) of a block's queries."""
     nkv = k.shape[1]
-    x = product(_grouped(q, nkv)[b, :, :, t], k[b, :, None].swapaxes(-1, -2))
+    x = np.matmul(_grouped(q, nkv)[b, :, :, t], k[b, :, None].swapaxes(-1, -2))
     x *= x.dtype.type(scale)
     if bias is not None:
         x += _grouped(bias, nkv)[b, :, :, t]

@@ -5,7 +5,6 @@ import math
 import numpy as np
 
 from ..primitives import Primitives
-from .matmul import product
 from .precision import is_half
 
 _CHUNK = 1 << 14  # elements that an update touches at a time: five such arrays fit in a core's second-level cache
@@ -55,8 +54,8 @@ def _orthogonal(x, steps, eps):
     norm = np.sqrt(np.square(x, dtype=np.float64).sum((1, 2), keepdims=True))
     x = x / np.maximum(norm, eps).astype(x.dtype)
     for a, b, c in steps:
-        squares = product(x, x.mT)
-        x = x * a + product(squares * b + product(squares, squares) * c, x)
+        squares = np.matmul(x, x.mT)
+        x = x * a + np.matmul(squares * b + np.matmul(squares, squares) * c, x)
     return x
 
 

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from ...base.locks import multiplying
 from ..primitives import Primitives
 from .precision import is_half, rounded, wide
 
@@ -125,7 +124,6 @@ def row_dots(x, y):
 
 
 def _row_totals(x, y):
-    # No lock: BLAS never hands products as short as these to threads of its own.
     whole = x.shape[-1] // BLAS_RUN * BLAS_RUN
     rest = np.vecdot(x[..., whole:], y[..., whole:])[..., None]
     if not whole:
@@ -151,11 +149,9 @@ def row_sums(x):
         return rounded(np.sum(x, axis=-1, keepdims=True, dtype=wide(x.dtype)), x.dtype)
     n = x.shape[-1]
     if n <= BLAS_RUN:
-        with multiplying.mine.lock:
-            return (x.reshape(-1, n) @ _ones(n, x.dtype)).reshape(x.shape[:-1] + (1,))
+        return (x.reshape(-1, n) @ _ones(n, x.dtype)).reshape(x.shape[:-1] + (1,))
     whole = n // BLAS_RUN * BLAS_RUN
-    with multiplying.mine.lock:
-        runs = x[..., :whole].reshape(*x.shape[:-1], -1, BLAS_RUN) @ _ones(BLAS_RUN, x.dtype)
+    runs = x[..., :whole].reshape(*x.shape[:-1], -1, BLAS_RUN) @ _ones(BLAS_RUN, x.dtype)
     y = np.add.reduce(runs, axis=-1, dtype=wide(x.dtype), keepdims=True)
     if whole < n:
         y += row_sums(x[..., whole:])
