@@ -79,7 +79,7 @@ def test_a_rule_is_followed():
 def test_a_family_has_the_same_name_on_every_floor():
     """And kernels/softmax.cu, kernels/attention_forward.cu and the like belong to one of them."""
     families = {name: {path.stem for path in (FOLDER / name).glob("*.py")} for name in ("numpy", "launch")}
-    helpers = {"__init__", "precision", "erf", "launcher", "program", "rules", "formulas", "source", "contract"}
+    helpers = {"__init__", "precision", "launcher", "program", "rules", "formulas", "source", "contract"}
     assert families["numpy"] - helpers == families["launch"] - helpers
     of_kernels = (families["launch"] - helpers) | {"captured"}  # which runners/graph.py launches
     for path in find_kernels().glob("*.cu"):

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ..primitives import Primitives
-from .erf import erf_double, erf_parts, erf_single
 from .precision import in_single
 
 CHUNK = 1 << 14  # elements that a core's cache holds, with what is computed on the way
@@ -134,7 +133,7 @@ class Elementwise(Primitives):
     @stepwise
     def erf(self, x):
         if x.dtype != np.float32:
-            return erf_double(x)
+            return pythons(math.erf, x)
         flat = np.ravel(x)
         y = np.empty_like(flat)
         for start in range(0, flat.size, CHUNK):
@@ -144,12 +143,40 @@ class Elementwise(Primitives):
 
     @stepwise
     def erfc(self, x):
-        """1 - erf(x), as accurate where that is tiny. Computed in float64: no model's speed hangs on it."""
-        wide = np.ravel(x).astype(np.float64)
-        small, y, tail = erf_parts(wide)
-        positive = np.where(small, 1 - y, tail)
-        y = np.where(wide >= 0, positive, np.where(small, 1 + y, 2 - tail))
-        return y.reshape(np.shape(x)).astype(x.dtype)
+        """1 - erf(x), as accurate where that is tiny."""
+        return pythons(math.erfc, x)
+
+
+def pythons(function, x):
+    """A function of Python's module math, which NumPy lacks, of each element: exact, and 0.1 µs for each."""
+    return np.frompyfunc(function, 1, 1)(x).astype(x.dtype)
+
+
+# As in backend/runners/native/native.h, which says how these were found: erf x = x + x P(x²) for |x| < 1.1; beyond,
+# erfc |x| = Q(|x| - 2)^4.
+_ERF = (7.23606863e-05, -0.000782473944, 0.00516773108, -0.026843518, 0.112833641, -0.376126111, 0.128379166)
+_ERFC_ROOT = (-1.30057915e-05, -0.000179836847, 0.000750374747, 0.00152864959, -0.0122346748, 0.00690604467,
+              0.0991374478, -0.288862288, 0.261522323)  # fmt: skip
+
+
+def erf_single(x):
+    """erf of float32, in NumPy's arithmetic: a GELU computes a million of them."""
+    a = np.minimum(np.abs(x), 4)
+    y = _horner(_ERF, a * a)
+    y *= x
+    y += x
+    tail = _horner(_ERFC_ROOT, a - 2)
+    tail *= tail
+    tail *= tail
+    return np.where(a < 1.1, y, np.copysign(1 - tail, x))
+
+
+def _horner(coefficients, x):
+    y = np.full_like(x, coefficients[0])
+    for c in coefficients[1:]:
+        y *= x
+        y += c
+    return y
 
 
 def _gelu_odd(x):
