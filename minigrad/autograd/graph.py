@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..backend.devices import device as Device
-    from ..backend.primitives import Primitives
 
 
 class GraphError(RuntimeError):
@@ -27,7 +26,7 @@ class Storage:
     walk = 0  # number of the latest backward walk, of any thread
     _walks = itertools.count(1)
 
-    def __init__(self, backend: "Primitives"):
+    def __init__(self, backend: Any):
         self.backend = backend
         self.version = None if mode.inference else 0  # None: an array made under inference()
         self.born = Storage.walk
@@ -70,7 +69,7 @@ class Recorded(Protocol):
 
     name: str
     broadcasts: bool
-    backend: "Primitives"
+    backend: Any
     wrap: Any
     needs: tuple[bool, ...]
     outputs: tuple[Any, ...] | None

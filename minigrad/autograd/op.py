@@ -4,7 +4,7 @@ import copy
 import itertools
 import re
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..base.errors import devices_differ
 from ..base.locks import accumulating
@@ -16,9 +16,6 @@ from .graph import GraphError, Node, Storage, Value
 from .modes import mode
 from .registry import Declaration, register
 from .walk import vjp
-
-if TYPE_CHECKING:
-    from ..backend.primitives import Primitives
 
 RESERVED = {"params", "backend", "wrap", "needs", "outputs", "serial", "scope", "line", "parents", "spent"}
 
@@ -53,7 +50,7 @@ class Op:
 
     # Set by apply(): always,
     params: dict[str, Any]
-    backend: "Primitives"
+    backend: Any
     wrap: Any
     needs: tuple[bool, ...]
     # and when the op is recorded (class values mean "not recorded").
@@ -274,7 +271,7 @@ def _defaults_of(function: Any) -> dict[str, Any]:
     return dict(zip(names[len(names) - len(values) :], values)) | (function.__kwdefaults__ or {})
 
 
-def _shared_storage(backend: "Primitives", array: Any, inputs: tuple[Any, ...]) -> Storage | None:
+def _shared_storage(backend: Any, array: Any, inputs: tuple[Any, ...]) -> Storage | None:
     """The storage of the input that `array` is a view of, or None for new memory."""
     base = array.base
     for x in inputs:

@@ -4,7 +4,6 @@ import functools
 
 import numpy as np
 
-from ..primitives import Primitives
 from .elementwise import log
 from .precision import in_single, is_half
 from .reduce import row_dots, row_sums
@@ -29,9 +28,17 @@ def _wide(stored):
     return decorator
 
 
-class Attention(Primitives):
+class Attention:
     @_wide(1)
     def attention(self, q, k, v, mask, bias, scale, is_causal, keep=None, kept=1.0):
+        """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2), without T × S scores at a time.
+
+        q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nh a multiple of nkv. mask (bool, True: attend) and bias
+        (of q's dtype) are (B, nh, T, S), broadcast by strides of 0, or None. Causal: query i sees keys up to i. A query
+        that sees nothing gives zeros. lse is ln Σ exp of each row's scores in two parts, so that no digits are lost:
+        the largest score, and the rest, ∞ for a row that sees nothing. o lies in memory as (B, T, nh, Dv), as the
+        projection that follows wants it. keep (B, nh, T, S), bool, or None: dropout's, which multiplies the pattern by
+        `kept`, or by 0, before it meets v; only for attention_fits(dropout=True)."""
         (B, nh, T, _), (S, Dv) = q.shape, v.shape[2:]
         o = np.empty((B, T, nh, Dv), q.dtype).transpose(0, 2, 1, 3)
         lse = np.empty((B, nh, T, 2), q.dtype)
@@ -58,6 +65,7 @@ class Attention(Primitives):
 
     @_wide(3)
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal, keep=None, kept=1.0):
+        """dq, dk, dv. The pattern is computed again from the scores and lse."""
         (B, nh, T, _), (nkv, S) = q.shape, k.shape[1:3]
         dq, dk, dv = np.zeros(q.shape, q.dtype), np.zeros(k.shape, q.dtype), np.zeros(v.shape, q.dtype)
         for b, t in _blocks(B, nh, T, S):
@@ -82,6 +90,13 @@ class Attention(Primitives):
         return dq, dk, dv
 
     def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
+        """Attention of one new position to itself and to those in a cache, which takes its key and value -> o.
+
+        q (B, nh, 1, D), k (B, nkv, 1, D), v (B, nkv, 1, Dv); keys (B, nkv, D, capacity) and values (B, nkv, capacity,
+        Dv) are the cache, of which `length` positions, an int64 array (1,) below capacity, are filled. k and v are
+        written behind them. Row b sees the positions from first[b] on, int64 (B,) up to length; None: all. slopes (nh,)
+        float64 or None: head h's scores are lowered by slopes[h] · distance. o (B, nh, 1, Dv) lies in memory as
+        (B, 1, nh, Dv). The work is in proportion to length, whatever the capacity."""
         (B, nh), n = q.shape[:2], int(length[0])
         keys[..., n], values[:, :, n] = k[:, :, 0], v[:, :, 0]
         positions, shape, mask, bias = np.arange(n + 1), (B, nh, 1, n + 1), None, None
@@ -92,10 +107,16 @@ class Attention(Primitives):
         return self.attention(q, keys[..., : n + 1].swapaxes(2, 3), values[:, :, : n + 1], mask, bias, scale, False)[0]
 
     def attention_fits(self, dtype, D, dropout=False):
+        """Do attention() and its backward support heads of this size, and dropout, which takes a CPU less time with the
+        pattern held? Kernels have limits, NumPy has none."""
         return not dropout
 
     @in_single
     def attention_pattern(self, scores, scale, mask, is_causal):
+        """softmax(scale * scores) over the last dim, exactly 0 where the mask is False or where causality forbids.
+
+        scores (…, T, S); mask: bool (True: attend), broadcast to scores, or None. Causal: query i of T sees keys up to
+        i, as in PyTorch (aligned at the top left). A row with nothing to see is zeros."""
         x = np.multiply(scores, scale, dtype=scores.dtype)
         if mask is not None:
             np.copyto(x, -np.inf, where=~mask)

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ..primitives import Primitives
 from .precision import in_single
 
 CHUNK = 1 << 14  # elements that a core's cache holds, with what is computed on the way
@@ -48,11 +47,14 @@ def exactly(function):
 exp, log, expm1, log1p = exactly(np.exp), exactly(np.log), exactly(np.expm1), exactly(np.log1p)
 
 
-class Elementwise(Primitives):
+class Elementwise:
+    """Operands are arrays or Python numbers. Those of two operands up to `minimum` take `out=` too."""
+
     add, sub, mul, div = np.add, np.subtract, np.multiply, np.true_divide
-    maximum, minimum, where, clamp = np.maximum, np.minimum, staticmethod(np.where), staticmethod(np.clip)
+    maximum, minimum = np.maximum, np.minimum  # NaN if either is
+    floor_divide, remainder = np.floor_divide, np.remainder  # as Python's // and %. Of integers by 0: 0
+    where, clamp = staticmethod(np.where), staticmethod(np.clip)  # clamp takes numbers or None
     neg, abs, sign, floor, sqrt = np.negative, np.abs, np.sign, np.floor, np.sqrt
-    floor_divide, remainder = np.floor_divide, np.remainder
     sin, cos, atan, tanh = np.sin, np.cos, np.arctan, np.tanh
     exp, log, expm1, log1p = staticmethod(exp), staticmethod(log), staticmethod(expm1), staticmethod(log1p)
 
@@ -61,9 +63,11 @@ class Elementwise(Primitives):
     isnan, isinf, isfinite = np.isnan, np.isinf, np.isfinite
 
     def cast(self, x, dtype):
+        """Always a copy."""
         return x.astype(dtype)
 
     def rsqrt(self, x):
+        """1 / √x."""
         return 1 / np.sqrt(x)
 
     def relu(self, x):
@@ -76,16 +80,19 @@ class Elementwise(Primitives):
 
     @stepwise
     def sigmoid(self, x):
+        """1 / (1 + e⁻ˣ), without overflow."""
         e = exp(-np.abs(x))  # 1 / (1 + e^-x) for x ≥ 0, e^x / (1 + e^x) below: neither overflows
         return np.where(x >= 0, x.dtype.type(1), e) / (1 + e)
 
     @stepwise
     def silu(self, x):
+        """x σ(x)."""
         e = exp(-np.abs(x))
         return np.where(x >= 0, x, x * e) / (1 + e)  # x e^x keeps the digits that e^x alone has no room for
 
     @stepwise
     def gelu(self, x, approximate):
+        """x Φ(x); approximate: "none" or "tanh"."""
         if approximate == "tanh":
             y = np.negative(u := _gelu_odd(x), out=u)
             np.exp(y, out=y)  # where this overflows, ∞ gives the right 0

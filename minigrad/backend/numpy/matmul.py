@@ -4,18 +4,19 @@ import math
 
 import numpy as np
 
-from ..primitives import Primitives
 from .precision import in_single
 from .reduce import column_sums
 
 
-class Matmul(Primitives):
+class Matmul:
     @in_single
     def matmul(self, a, b):
+        """(…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast."""
         return np.matmul(a, b)
 
     @in_single
     def linear(self, x, weight, bias):
+        """x (…, k), weight (m, k), bias (m,) or None -> (…, m)."""
         y = np.matmul(as_matrix(x), weight.T)
         if bias is not None:
             y += bias
@@ -23,6 +24,7 @@ class Matmul(Primitives):
 
     @in_single
     def linear_backward(self, dy, x, weight, wanted):
+        """dy (…, m), x (…, k), weight (m, k) -> dx, dweight, dbias, those that are wanted."""
         flat = as_matrix(dy)
         dx = np.matmul(flat, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
         dweight = np.matmul(flat.T, as_matrix(x)) if wanted[1] else None

@@ -4,20 +4,29 @@ import math
 
 import numpy as np
 
-from ..primitives import Primitives
 from .precision import is_half
+from .reduce import Reduce
 
 _CHUNK = 1 << 14  # elements that an update touches at a time: five such arrays fit in a core's second-level cache
 
 
-class Optim(Primitives):
+class Optim(Reduce):
+    """For all parameters at once. Their arrays are compact; those of a slot have one dtype.
+
+    Options that may change from step to step come from a function, which returns rows of numbers; the last entry of a
+    slot is the number of its row."""
+
     def adam_(self, slots, options, beta1, beta2, eps, decoupled):
+        """One step of Adam or AdamW (decoupled). slots: (p, g, m, v, row). A row is (lr, weight_decay, step), step
+        counted from 1."""
         rows = options()
         for p, g, m, v, row in slots:
             lr, weight_decay, step = rows[row]
             _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step)
 
     def sgd_(self, slots, options, momentum, nesterov):
+        """One step of SGD. slots: (p, g, buffer, row). A row is (lr, weight_decay). The buffer starts as zeros; it is
+        not touched without momentum, and may be None then."""
         rows = options()
         for p, g, buffer, row in slots:
             lr, weight_decay = rows[row]
@@ -30,6 +39,8 @@ class Optim(Primitives):
             p -= g * lr
 
     def muon_(self, slots, options, nesterov, steps, eps):
+        """One step of Muon. slots: (p, g, momentum buffer, row, n, scale), where p holds matrices of n rows. A row is
+        (lr, weight_decay, momentum). steps and eps: see orthogonal() in optim/muon.py."""
         rows = options()
         for slot, g, buffer, row, n, scale in slots:
             lr, weight_decay, momentum = rows[row]
@@ -40,9 +51,11 @@ class Optim(Primitives):
             buffer[...], slot[...] = m, p * (1 - lr * weight_decay) - x.reshape(p.shape) * (lr * scale)
 
     def global_norm(self, arrays):
+        """The 2-norm of all their elements: (), float64."""
         return np.array(math.sqrt(sum(self.dot(x, x) for x in arrays)))
 
     def clip_(self, arrays, norm, most):
+        """Scale all by most / (norm + 1e-6), unless that is above 1; norm: (), float64. All become NaN if it is."""
         factor = most / (float(norm) + 1e-6)
         for x in () if factor >= 1 else arrays:
             x *= x.dtype.type(factor)

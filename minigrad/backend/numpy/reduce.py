@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from ..primitives import Primitives
 from .precision import is_half, rounded, wide
 
 CHUNK = 1 << 15  # numbers that a core's cache holds
@@ -10,7 +9,9 @@ RUN = 8  # numbers that may be added up in float32: few enough that no more than
 BLAS_RUN = 128  # the same for BLAS, which adds them in several lanes
 
 
-class Reduce(Primitives):
+class Reduce:
+    """dims: a tuple of numbers in [0, ndim). Sums of integers and bools are int64."""
+
     def sum(self, x, dims, keepdim):
         if dims == (0,) and x.ndim == 2 and len(x) > RUN and x.flags.c_contiguous:
             y = column_sums(x)
@@ -30,24 +31,28 @@ class Reduce(Primitives):
         return np.all(x, axis=dims, keepdims=keepdim)
 
     def argmax(self, x, dim, keepdim):
+        """int64; of equals the first."""
         return np.argmax(x, axis=dim, keepdims=keepdim)
 
     def argmin(self, x, dim, keepdim):
         return np.argmin(x, axis=dim, keepdims=keepdim)
 
     def argsort(self, x, dim, descending, k=None):
+        """int64, stable; NaN is the largest number. k: only the first k."""
         x = np.moveaxis(x, dim, -1)
         order = None if k is None else _first_places(x.reshape(-1, x.shape[-1]), descending, k)
         order = _order(x, descending)[..., :k] if order is None else order.reshape(*x.shape[:-1], k)
         return np.moveaxis(order, -1, dim)
 
     def cumsum(self, x, dim, reverse):
+        """reverse: from the end."""
         if reverse:
             return np.flip(self.cumsum(np.flip(x, dim), dim, False), dim)
         y = x.astype(wide(x.dtype))
         return rounded(np.cumsum(y, axis=dim, out=y), x.dtype)
 
     def dot(self, x, y):
+        """Σ x * y over everything, a float."""
         if is_half(x):
             x, y = x.astype(np.float32), y.astype(np.float32)
         return _row_totals(np.ravel(x), np.ravel(y)).item()

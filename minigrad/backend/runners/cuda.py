@@ -15,13 +15,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from ...base.recording import refuse_within, thread, user_line
-from .. import devices, primitives
+from .. import devices
 from ..kernels import C_TYPES, entry_points
 from ..launch import Launched
 from ..launch.contract import Contract
 from ..launch.launcher import SHARED
 from ..launch.program import below, spanned
 from ..launch.rules import followed
+from ..numpy import NAMES
 from . import nvrtc
 from .graph import NONE_WRONG, GraphProgram, Lookup, checked
 from .toolchain import CompilerError
@@ -329,7 +330,7 @@ class Cuda(Launched):
         return x.size > 0 and spanned(x) == x.nbytes and self.is_writeable(x)
 
 
-for _name in primitives.names():
+for _name in NAMES:
     if not (_rule := getattr(Launched, _name).natively).always and not _rule.same:
         setattr(Cuda, _name, followed(_name, getattr(Cuda, _name)))
 

@@ -14,11 +14,10 @@ import numpy as np
 from ....base.locks import loading
 from ....base.quiet import call_quietly
 from ....base.recording import refuse_within, thread
-from ... import primitives
 from ...launch import Launched
 from ...launch.rules import MANY
 from ...launch.source import source as source_of
-from ...numpy import Numpy
+from ...numpy import NAMES, Numpy
 from ..toolchain import CompilerError, address, modules
 from . import pool
 from .attention import CpuAttention
@@ -245,5 +244,5 @@ def by_rule(name):
     return primitive
 
 
-for _name in primitives.names():
+for _name in NAMES:
     setattr(Native, _name, by_rule(_name))
