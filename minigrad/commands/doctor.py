@@ -25,10 +25,9 @@ from pathlib import Path
 import numpy as np
 
 from .. import backend
+from ..backend.runners.compiler import CompilerError, find_compiler, folder
 from ..backend.runners.cuda import INSTALL, first_line
-from ..backend.runners.native.pool import cores
-from ..backend.runners.toolchain import CompilerError, find_compiler
-from ..backend.runners.toolchain.cache import contents, folder
+from ..backend.runners.native import cores
 from ..base import cli
 from ..base.files import atomic_write
 from ..gradcheck.report import plain_values
@@ -103,9 +102,7 @@ def flags():
 def cache():
     path = folder()
     files = [file for file in Path(path).iterdir() if file.suffix in (".so", ".cubin")]
-    damaged = sum(contents(file) is None for file in files)
     said = f"{path}: {len(files)} files, {sum(file.lstat().st_size for file in files) / 1e6:.1f} MB"
-    said += f", {damaged} of them damaged or of an older version" if damaged else ""
     return said if os.access(path, os.W_OK) else f"{said}; nothing can be added without permission to write"
 
 
@@ -195,8 +192,6 @@ def self_test(on):
             apart = np.abs(y - expected).max() / np.abs(expected).max()
             if not apart < TOLERANCE:
                 return f"{check}: its {what} is off by {apart:.1e} of its largest element"
-    if failed := getattr(on, "failed", None):  # then NumPy has computed in its place
-        raise failed
     return ""
 
 
