@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from . import autograd, dtypes, ops, random
 from .autograd import (
     AnomalyError, GraphError, case, composite, detect_anomaly, enable_grad, inference, inference as inference_mode,
-    is_grad_enabled, no_grad, registry, set_grad_enabled,
+    is_grad_enabled, no_grad, registry,
 )  # fmt: skip
 from .backend import DeviceError, device
 from .dtypes import Size, bool_, dtype, finfo, float16, float32, float64, iinfo, int8, int16, int32, int64, uint8
@@ -37,7 +37,7 @@ from .version import __version__
 __all__ = [
     "autograd", "cuda", "dtypes", "nn", "ops", "optim", "random", "utils", "AnomalyError", "GraphError", "case",
     "composite", "detect_anomaly", "enable_grad", "inference", "inference_mode", "is_grad_enabled", "no_grad",
-    "registry", "set_grad_enabled", "DeviceError", "device", "Size", "bool_", "dtype", "finfo", "float16", "float32",
+    "registry", "DeviceError", "device", "Size", "bool_", "dtype", "finfo", "float16", "float32",
     "float64", "iinfo", "int8", "int16", "int32", "int64", "uint8", "bool", "half", "float", "double", "short", "int",
     "long", "absolute", "concat", "concatenate", "clip", "divide", "true_divide",
     "greater_equal", "greater", "less_equal", "less", "moveaxis", "multiply", "not_equal", "negative", "subtract",

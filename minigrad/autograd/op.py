@@ -9,8 +9,8 @@ from typing import Any
 from ..base.errors import devices_differ
 from ..base.locks import accumulating
 from ..base.quiet import silence
-from ..base.recording import thread
-from .anomaly import check_forward, user_line
+from ..base.recording import thread, user_place
+from .anomaly import check_forward
 from .cases import Case
 from .graph import GraphError, Node, Storage, Value
 from .modes import mode
@@ -241,7 +241,7 @@ class Op:
             raise TypeError(f"{cls.name}: forward returned None; does it lack its return?")
         outputs = y if isinstance(y, tuple) else (y,)
         if recorded:  # enter the graph: when the op ran, and where in the user's program
-            op._inputs, op.serial, op.scope, op.line = None, next(Op._serials), now["scope"], user_line()
+            op._inputs, op.serial, op.scope, op.line = None, next(Op._serials), now["scope"], user_place()
             if len(outputs) > 1:
                 op.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in outputs])
         results = [None if array is None else op._wrapped(i, array, inputs) for i, array in enumerate(outputs)]
