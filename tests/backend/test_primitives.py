@@ -12,9 +12,9 @@ from minigrad import backend
 from minigrad.backend import kernels, launch, reference
 from minigrad.backend.kernels import Struct, constant, entry_points, find_kernels
 from minigrad.backend.launch import Launched
-from minigrad.backend.launch.formulas import TABLE
 from minigrad.backend.launch.launcher import Launcher
 from minigrad.backend.launch.rules import MANY, natively
+from minigrad.backend.launch.source import TABLE
 from minigrad.backend.numpy import NAMES
 
 FOLDER = Path(backend.__file__).parent
@@ -64,7 +64,7 @@ def test_a_rule_is_followed():
 def test_a_family_has_the_same_name_on_every_floor():
     """And kernels/softmax.cu, kernels/attention_forward.cu and the like belong to one of them."""
     families = {name: {path.stem for path in (FOLDER / name).glob("*.py")} for name in ("numpy", "launch")}
-    helpers = {"__init__", "precision", "launcher", "program", "rules", "formulas", "source", "contract"}
+    helpers = {"__init__", "precision", "launcher", "program", "rules", "source", "contract"}
     assert families["numpy"] - helpers == families["launch"] - helpers
     of_kernels = (families["launch"] - helpers) | {"captured"}  # which runners/graph.py launches
     for path in find_kernels().glob("*.cu"):
