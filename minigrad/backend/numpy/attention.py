@@ -121,7 +121,7 @@ class Attention:
         if mask is not None:
             np.copyto(x, -np.inf, where=~mask)
         if is_causal:
-            np.copyto(x, -np.inf, where=_hidden(*x.shape[-2:]))
+            np.copyto(x, -np.inf, where=np.tri(*x.shape[-2:]) == 0)
         return softmax_(x)
 
     @in_single
@@ -158,16 +158,3 @@ def _scores(q, k, mask, bias, scale, is_causal, b, t):
     if is_causal:
         np.copyto(x, -np.inf, where=~np.tri(t.stop - t.start, k.shape[2], t.start, dtype=bool))
     return x
-
-
-_hidden_cache: dict = {}
-
-
-def _hidden(T, S):
-    """(T, S) bool, True above the diagonal."""
-    mask = _hidden_cache.get((T, S))
-    if mask is None:
-        mask = ~np.tri(T, S, dtype=bool)
-        _hidden_cache.clear()  # one shape at a time: a mask of 8192² is 64 MB
-        _hidden_cache[T, S] = mask
-    return mask

@@ -7,8 +7,6 @@ import numpy as np
 from .precision import is_half
 from .reduce import Reduce
 
-_CHUNK = 1 << 14  # elements that an update touches at a time: five such arrays fit in a core's second-level cache
-
 
 class Optim(Reduce):
     """For all parameters at once. Their arrays are compact; those of a slot have one dtype.
@@ -78,27 +76,12 @@ def _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step):
         _adam_one(p32, g32, m32, v32, lr, beta1, beta2, eps, weight_decay, decoupled, step)
         p[...], m[...], v[...] = p32, m32, v32
         return
-    p, g, m, v = p.reshape(-1), g.reshape(-1), m.reshape(-1), v.reshape(-1)
-    rate = lr / (1 - beta1**step)
-    root = 1 / math.sqrt(1 - beta2**step)
-    scratch = np.empty((2, min(_CHUNK, p.size)), p.dtype)
-    for start in range(0, p.size, _CHUNK):
-        part = slice(start, start + _CHUNK)
-        pi, gi, mi, vi = p[part], g[part], m[part], v[part]
-        a, b = scratch[:, : pi.size]
-        if weight_decay and decoupled:
-            pi *= 1 - lr * weight_decay
-        elif weight_decay:
-            gi = np.multiply(pi, weight_decay) + gi
-        mi *= beta1
-        mi += np.multiply(gi, 1 - beta1, out=a)
-        vi *= beta2
-        np.multiply(gi, gi, out=a)
-        a *= 1 - beta2
-        vi += a
-        np.sqrt(vi, out=a)
-        a *= root
-        a += eps
-        np.multiply(mi, rate, out=b)
-        b /= a
-        pi -= b
+    if weight_decay and decoupled:
+        p *= 1 - lr * weight_decay
+    elif weight_decay:
+        g = g + p * weight_decay
+    m *= beta1
+    m += g * (1 - beta1)
+    v *= beta2
+    v += g * g * (1 - beta2)
+    p -= m * (lr / (1 - beta1**step)) / (np.sqrt(v) * (1 / math.sqrt(1 - beta2**step)) + eps)
