@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-from minigrad import backend
 from minigrad.backend import reference
 from minigrad.backend.launch.program import Launch
 from minigrad.backend.runners.native import Native, NativeKernels
@@ -83,36 +82,11 @@ def test_float_functions_are_exact_to_two_units(low, high):
 COUNT = "import minigrad as mg; print(mg.backend.cpu().threads)"
 
 
-COUNTS = [
-    ("1", 1),
-    ("3", 3),
-    (" 2,4", 2),
-    ("0", None),
-    ("many", None),
-    (" 3,4", 3),
-    ("²", None),
-    ("", None),
-    ("9" * 30, 1024),
-]
-
-
 @pytest.mark.needs("g++")
-@pytest.mark.parametrize(
-    "wanted, threads", [*COUNTS[:2], *[pytest.param(*c, marks=pytest.mark.slow) for c in COUNTS[2:]]]
-)
+@pytest.mark.parametrize("wanted, threads", [("1", 1), (" 2,4", 2), ("0", None), ("many", None), ("9" * 30, 1024)])
 def test_how_many_threads_compute(wanted, threads):
     """OMP_NUM_THREADS, if that is a number; else the cores that this process may use."""
     assert run(COUNT, OMP_NUM_THREADS=wanted)[0] == str(threads or len(os.sched_getaffinity(0)))
-
-
-def test_the_environment_stays_as_it_is():
-    code = "import os; before = dict(os.environ); import minigrad as mg; mg.backend.cpu(); print(before == os.environ)"
-    assert run(code)[0] == "True"
-
-
-def test_backends_are_named():
-    with pytest.raises(backend.DeviceError, match="there are native, numpy"):
-        backend.cpu_backend("tpu")
 
 
 BLOCKS = """
