@@ -1,9 +1,8 @@
-// kernels/: every fast primitive, written once in CUDA C++ and run three ways.
+// kernels/: every fast primitive, written once in CUDA C++ and run two ways.
 //
 //   on a GPU      compiled by NVRTC, which has no standard headers: no INFINITY, FLT_MAX or int32_t here
 //   natively      compiled by the system's C++ compiler with one thread per block (blockDim is the constant 1), so that
 //                 a loop over threadIdx.x becomes a plain loop, which vectorises; the blocks are spread over the cores
-//   emulated      compiled likewise, but with real blocks of threads, whose barriers and memory accesses are checked
 //
 // A kernel therefore has to be right for any launch shape: its loops use the helpers below or stride by blockDim. (The
 // threads of matmul and attention share tiles. Natively others take their places.) A file is compiled once for each

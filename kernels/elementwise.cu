@@ -4,7 +4,7 @@
 //   launch   1-D, as for map_places. y may be a or b itself (in place), so nothing is __restrict__ here
 //   equals   np.add(a, b), np.exp(a), np.where(a, b, c), …
 //
-// minigrad/backend/launch/formulas.py generates the entry points from the table of formulas at the end of this file, and
+// minigrad/backend/launch/source.py generates the entry points from the table of formulas at the end of this file, and
 // appends them to it, for each dtype those that support it:
 //
 //   extern "C" __global__ void add_kernel(T* y, const T* a, const T* b, double na, double nb, Layout layout) {

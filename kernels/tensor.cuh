@@ -29,15 +29,6 @@ template <typename E> constexpr int K = 32 / sizeof(E);  // of k, that an mma go
 
 struct Fragment { unsigned r[4]; };
 
-#ifdef MINIGRAD_EMULATED  // what tests/emulated/emulated.h has
-#define multiply_add emulated_mma
-#define ldmatrix emulated_ldmatrix
-#define tf32 emulated_tf32
-#define bfloat16_pair emulated_bfloat16_pair
-#define copy_async emulated_copy
-#define commit_copies emulated_commit
-#define wait_for_copies emulated_wait
-#else
 // d += a b, with d's four numbers of a lane in the order of above.
 __device__ __forceinline__ void multiply_add(float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4],
                                              unsigned b0, unsigned b1, half) {
@@ -103,17 +94,12 @@ __device__ __forceinline__ void copy_async(void* to, const void* from, bool exis
 __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LATEST>
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(LATEST) : "memory"); }
-#endif
 
 // 2^x. The GPU's own instruction is off by two units in the last place, and gives 0 for what is below 1e-38.
 __device__ __forceinline__ float power_of_2(float x) {
-#ifdef MINIGRAD_EMULATED
-  return exp2f(x);
-#else
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
-#endif
 }
 
 // 16 rows from `row` on and K of k from `k` on, of an operand in shared memory: at(row, k) points to an element. ALONG:

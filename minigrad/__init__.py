@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from . import autograd, dtypes, ops, random
 from .autograd import (
-    GraphError, case, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled,
+    GraphError, case, enable_grad, inference_mode, is_grad_enabled, no_grad,
 )  # fmt: skip
 from .backend import DeviceError, device
 from .dtypes import bool_, dtype, finfo, float16, float32, float64, int8, int16, int32, int64, uint8
@@ -28,7 +28,7 @@ from .version import __version__
 
 __all__ = [
     "autograd", "cuda", "dtypes", "nn", "ops", "optim", "random", "utils", "GraphError", "case",
-    "enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled", "DeviceError",
+    "enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "DeviceError",
     "device", "bool_", "dtype", "finfo", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
     "bool", "float", "double", "int", "long", "CaptureError", "Op", "capture", "load", "save",
     "set_float32_matmul_precision",

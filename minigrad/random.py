@@ -3,7 +3,7 @@
 import math
 import operator
 from reprlib import repr as shown
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from .backend.philox import Draw
 from .base.locks import drawing
 from .base.recording import refuse_within
 from .typing import Array, DTypeLike
-
-if TYPE_CHECKING:
-    from .backend.primitives import Primitives
 
 __all__ = ["Generator", "default_generator", "manual_seed"]
 
@@ -65,17 +62,17 @@ class Generator:
 
     # `on` is the backend that computes the numbers, and whose array they come in.
 
-    def words(self, n: int, on: "Primitives" = reference) -> Any:
+    def words(self, n: int, on: Any = reference) -> Any:
         """The next n words: (n,), uint32."""
         return on.random_words(self.reserve(n), n)
 
-    def uniform(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, on: "Primitives" = reference) -> Any:
+    def uniform(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, on: Any = reference) -> Any:
         """Numbers in [0, 1), of a shape and float dtype, as an array: 53 random bits in float64, 24 otherwise (11 in
         float16)."""
         n, dtype = math.prod(shape), np.dtype(dtype)
         return on.random_uniform(self.reserve(2 * n if dtype == np.float64 else n), shape, dtype)
 
-    def normal(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, on: "Primitives" = reference) -> Any:
+    def normal(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, on: Any = reference) -> Any:
         """Standard normal numbers, of a shape and float dtype, as an array, by Box and Muller's transform in
         float64."""
         pairs = -(-math.prod(shape) // 2)

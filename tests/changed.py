@@ -9,8 +9,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 ALL = sorted(folder.name for folder in HERE.iterdir() if any(folder.glob("test_*.py")))
 BESIDE = {  # a change below such a path is seen in these folders too, beside the one of the package's name
-    "kernels": ["backend", "emulated"],
-    "minigrad/backend": ["emulated", "kernels"],
+    "kernels": ["backend"],
+    "minigrad/backend": ["kernels"],
     "minigrad/backend/launch": ["replay"],
     "minigrad/backend/numpy": ["ops"],
     "minigrad/base": ["project", "tensor"],

@@ -19,9 +19,8 @@ import numpy as np
 import pytest
 
 from minigrad import backend
+from minigrad.backend.runners.compiler import CompilerError, find_compiler, folder
 from minigrad.backend.runners.native import TRAINING, Native
-from minigrad.backend.runners.toolchain import CompilerError, find_compiler
-from minigrad.backend.runners.toolchain.cache import folder
 from minigrad.random import manual_seed
 
 from .devices import DEVICES, backend_of

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from .anomaly import AnomalyError
 from .cases import case
-from .graph import GraphError, Handle, Node, Recorded, Storage, Value
+from .graph import GraphError, Handle, Node, Storage, Value
 from ..base.quiet import quiet
 from .modes import (
-    detect_anomaly, enable_grad, inference_mode, is_grad_enabled, mode, no_grad, set_grad_enabled, switched, watch,
+    detect_anomaly, enable_grad, inference_mode, is_grad_enabled, mode, no_grad, switched, watch,
 )  # fmt: skip
 from .op import FormulaOp, Op
 from .registry import Declaration, composite, declared, registry
@@ -25,9 +25,9 @@ from .walk import backward, reachable, vjp
 from ..base.missing import attributes
 
 __all__ = [
-    "AnomalyError", "case", "GraphError", "Handle", "Node", "Recorded", "Storage", "Value", "quiet",
+    "AnomalyError", "case", "GraphError", "Handle", "Node", "Storage", "Value", "quiet",
     "detect_anomaly", "enable_grad", "inference_mode", "is_grad_enabled", "mode", "no_grad",
-    "set_grad_enabled", "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declared", "registry",
+    "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declared", "registry",
     "backward", "reachable", "vjp",
 ]  # fmt: skip
 

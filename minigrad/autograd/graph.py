@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..base.locks import accumulating
 from ..base.recording import thread
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..backend.devices import device as Device
-    from ..backend.primitives import Primitives
 
 
 class GraphError(RuntimeError):
@@ -27,7 +26,7 @@ class Storage:
     walk = 0  # number of the latest backward walk, of any thread
     _walks = itertools.count(1)
 
-    def __init__(self, backend: "Primitives"):
+    def __init__(self, backend: Any):
         self.backend = backend
         self.version = None if mode.inference else 0  # None: an array made under inference_mode()
         self.born = Storage.walk
@@ -65,34 +64,12 @@ class Handle:
         self._hooks.pop(self._key, None)
 
 
-class Recorded(Protocol):
-    """The part of an op that nodes and walks use; Op documents it."""
-
-    name: str
-    broadcasts: bool
-    backend: "Primitives"
-    wrap: Any
-    needs: tuple[bool, ...]
-    outputs: tuple[Any, ...] | None
-    serial: int
-    scope: str
-    line: tuple[str, int]
-    parents: tuple[Any, ...]
-    spent: bool
-
-    def backward(self, *dys: Any) -> Any: ...
-    def narrowed(self, needs: tuple[bool, ...]) -> "Recorded": ...
-    def release(self) -> None: ...
-    def already_spent(self) -> GraphError: ...
-    def describe(self) -> str: ...
-
-
 class Node:
     """A value in the graph, without the value. A leaf has no op. `grad` is kept on leaves and on retained nodes."""
 
     __slots__ = ("op", "index", "shape", "dtype", "device", "grad", "retain", "hooks", "__weakref__")
 
-    def __init__(self, op: Recorded | None, index: int, shape: tuple[int, ...], dtype: "np.dtype[Any]", device: str):
+    def __init__(self, op: Any, index: int, shape: tuple[int, ...], dtype: "np.dtype[Any]", device: str):
         self.op, self.index = op, index
         self.shape, self.dtype, self.device = shape, dtype, device
         self.grad: Any = None

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..base.quiet import F, Switch
+from ..base.quiet import Switch
 
 
 class _Mode(threading.local):
@@ -80,31 +80,6 @@ class inference_mode(_Bare):
 
     def __init__(self, mode: bool = True) -> None:
         super().__init__(grad=not mode, inference=mode)
-
-
-class set_grad_enabled(switched):
-    """`enable_grad` or `no_grad`, as its argument says: from the call on, or if it heads a with-block, until that ends.
-    As a decorator it holds within the function only."""
-
-    def __init__(self, mode: bool) -> None:
-        super().__init__(**{"grad": True, "inference": False} if mode else {"grad": False})
-        now = _now()
-        self.earlier = {name: now[name] for name in self.settings}
-        now.update(self.settings)
-
-    def _undone(self) -> dict[str, Any]:
-        """What the call has changed; nothing after the first time."""
-        earlier, self.earlier = self.earlier, {}
-        return earlier
-
-    def __enter__(self) -> Any:
-        super().__enter__()
-        _now()["before"][-1].update(self._undone())
-        return self
-
-    def __call__(self, function: F) -> F:
-        _now().update(self._undone())
-        return super().__call__(function)
 
 
 class detect_anomaly(switched):

@@ -4,21 +4,18 @@ import copy
 import itertools
 import re
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..base.errors import devices_differ
 from ..base.locks import accumulating
 from ..base.quiet import silence
-from ..base.recording import thread
-from .anomaly import check_forward, user_line
+from ..base.recording import thread, user_place
+from .anomaly import check_forward
 from .cases import Case
 from .graph import GraphError, Node, Storage, Value
 from .modes import mode
 from .registry import Declaration, register
 from .walk import vjp
-
-if TYPE_CHECKING:
-    from ..backend.primitives import Primitives
 
 RESERVED = {"params", "backend", "wrap", "needs", "outputs", "serial", "scope", "line", "parents", "spent"}
 
@@ -53,7 +50,7 @@ class Op:
 
     # Set by apply(): always,
     params: dict[str, Any]
-    backend: "Primitives"
+    backend: Any
     wrap: Any
     needs: tuple[bool, ...]
     # and when the op is recorded (class values mean "not recorded").
@@ -244,7 +241,7 @@ class Op:
             raise TypeError(f"{cls.name}: forward returned None; does it lack its return?")
         outputs = y if isinstance(y, tuple) else (y,)
         if recorded:  # enter the graph: when the op ran, and where in the user's program
-            op._inputs, op.serial, op.scope, op.line = None, next(Op._serials), now["scope"], user_line()
+            op._inputs, op.serial, op.scope, op.line = None, next(Op._serials), now["scope"], user_place()
             if len(outputs) > 1:
                 op.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in outputs])
         results = [None if array is None else op._wrapped(i, array, inputs) for i, array in enumerate(outputs)]
@@ -274,7 +271,7 @@ def _defaults_of(function: Any) -> dict[str, Any]:
     return dict(zip(names[len(names) - len(values) :], values)) | (function.__kwdefaults__ or {})
 
 
-def _shared_storage(backend: "Primitives", array: Any, inputs: tuple[Any, ...]) -> Storage | None:
+def _shared_storage(backend: Any, array: Any, inputs: tuple[Any, ...]) -> Storage | None:
     """The storage of the input that `array` is a view of, or None for new memory."""
     base = array.base
     for x in inputs:

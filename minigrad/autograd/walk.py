@@ -5,11 +5,12 @@ from typing import Any
 
 from ..base.recording import thread
 from .anomaly import check_backward
-from .graph import Node, Recorded, Storage, Value
+from .graph import Node, Storage, Value
 from .modes import enable_grad, mode, switched
 
-Reached = dict[Recorded, dict[int, Node]]
-Inspect = Callable[[Recorded, tuple[Any, ...], list[Any]], object]
+# An op is Any here: op.py imports this module.
+Reached = dict[Any, dict[int, Node]]  # {Op: {output index: node}}
+Inspect = Callable[[Any, tuple[Any, ...], list[Any]], object]
 
 
 def reachable(nodes: Iterable[Node], floor: int) -> "Reached":
@@ -35,7 +36,7 @@ def _unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     return g.sum(dims).reshape(shape) if dims else g
 
 
-def _fitted(op: Recorded, i: int, g: Any, node: Node) -> Any:
+def _fitted(op: Any, i: int, g: Any, node: Node) -> Any:
     """The gradient for input i of op, with exactly its input's shape, dtype and device, or an error that says why."""
     if not isinstance(g, Value):
         raise TypeError(f"backward of {op.describe()} returned {type(g).__name__} for input {i}, not a Tensor")
@@ -164,7 +165,7 @@ def walked(*how: Any) -> Any:
         return [None if (g := walk.results.get(node)) is None else walk.exclusive(g) for node in inputs]
 
 
-def _leading_to(targets: set[Node], order: Sequence[Recorded]) -> dict[Recorded, tuple[bool, ...]]:
+def _leading_to(targets: set[Node], order: Sequence[Any]) -> dict[Any, tuple[bool, ...]]:
     """{op: which of its inputs lead to a target}, for the ops that have such an input."""
     useful: dict[Any, tuple[bool, ...]] = {}
     for op in reversed(order):
@@ -174,7 +175,7 @@ def _leading_to(targets: set[Node], order: Sequence[Recorded]) -> dict[Recorded,
     return useful
 
 
-def _step(walk: _Walk, op: Recorded, dys: dict[int, Any], needs: tuple[bool, ...], anomaly: bool) -> None:
+def _step(walk: _Walk, op: Any, dys: dict[int, Any], needs: tuple[bool, ...], anomaly: bool) -> None:
     """Run one op's backward and pass the results on to its inputs."""
     if op.spent:
         raise op.already_spent()

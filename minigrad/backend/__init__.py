@@ -1,7 +1,7 @@
-"""Backends: a device is an object with the primitives of primitives.py on its own kind of array.
+"""Backends: a device is an object with the primitives of numpy/ on its own kind of array.
 
 `numpy` defines what every primitive computes. `launch` has the same primitives as launches of kernels, which `runners`
-run on a GPU and on the CPU (and tests/emulated/ in tests). This package does not depend on autograd.
+run on a GPU and on the CPU. This package does not depend on autograd.
 """
 
 import functools

@@ -57,9 +57,23 @@ def refuse_within(what: str) -> None:
         refuse(what)
 
 
+class _Inside(dict[str, bool]):
+    def __missing__(self, filename: str) -> bool:
+        self[filename] = filename.startswith(PACKAGE)
+        return self[filename]
+
+
+_inside = _Inside()  # is this file minigrad's?
+
+
+def user_place() -> tuple[str, int]:
+    """('file.py', 12) of the innermost caller outside minigrad. Cheap enough to be called for every recorded op."""
+    frame = sys._getframe(2)
+    while _inside[frame.f_code.co_filename] and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
 def user_line() -> str:
     """'file.py:12' of the innermost caller outside minigrad."""
-    frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith(PACKAGE) and frame.f_back is not None:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return "{}:{}".format(*user_place())

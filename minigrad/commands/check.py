@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .. import backend
 from ..autograd import registry
-from ..backend.runners.native.pool import cores
+from ..backend.runners.native import cores
 from ..base import cli
 from ..base.errors import similar
 from ..base.files import atomic_write

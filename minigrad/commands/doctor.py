@@ -21,10 +21,9 @@ from pathlib import Path
 import numpy as np
 
 from .. import backend
+from ..backend.runners.compiler import CompilerError, find_compiler, folder
 from ..backend.runners.cuda import first_line
-from ..backend.runners.native.pool import cores
-from ..backend.runners.toolchain import CompilerError, find_compiler
-from ..backend.runners.toolchain.cache import folder
+from ..backend.runners.native import cores
 from ..base import cli
 from ..base.files import atomic_write
 from ..gradcheck.report import plain_values
@@ -88,8 +87,6 @@ def self_test(on):
         raise
     except Exception as error:
         return f"{type(error).__name__}: {first_line(error)}"
-    if failed := getattr(on, "failed", None):  # then NumPy has computed in its place
-        raise failed
     for g, expected in zip(found, gradients(backend.reference, np.float64)):
         apart = np.abs(g - expected).max() / np.abs(expected).max()
         if not apart < TOLERANCE:

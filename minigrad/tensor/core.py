@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import autograd, backend, dtypes
-from ..autograd import GraphError, Handle, Node, Recorded, Storage, Value
+from ..autograd import GraphError, Handle, Node, Op, Storage, Value
 from ..base.recording import thread
 from ..ops import elementwise, index, movement
 from ..ops import public as ops
@@ -33,7 +33,7 @@ class Gradients(Attributes):
         return self.node is None or self.node.op is None
 
     @property
-    def op(self) -> Recorded | None:
+    def op(self) -> Op | None:
         """The op that made it, or None for a leaf."""
         return None if self.node is None else self.node.op
 

@@ -1,15 +1,24 @@
-"""Finding and running the C++ compiler: whatever it does, minigrad computes, and one line says with what and why."""
+"""The C++ compiler and the folder of compiled kernels: what is compiled once, whose folder it is, what goes wrong."""
 
 import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 
-from minigrad.backend.runners.toolchain import CompilerError, compiled, find_compiler, opened
-from minigrad.backend.runners.toolchain.compiler import machine
+from minigrad.backend.runners import compiler
+from minigrad.backend.runners.compiler import CompilerError, Source, find_compiler, folder, load, load_all, machine
+from minigrad.backend.runners.native import Native, native
 
-from .kernel_cache import FLAGS, SOURCE, WHICH, libraries, run, script
+from .. import ROOT
+
+ANSWER = Source('extern "C" int answer() { return 42; }', ("-O0",), "answer")
 
 
 @pytest.fixture
@@ -25,7 +34,105 @@ def found_anew():
     find_compiler.cache_clear(), machine.cache_clear()
 
 
-# ------------------------------------------------------------------------------------------------------ finding it
+def start(code, **env):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **{key: str(value) for key, value in env.items()}}
+    env.pop("MINIGRAD_CPU", None)
+    pipes = dict(text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    return subprocess.Popen([sys.executable, "-c", code], env=env, **pipes)
+
+
+def end(process):
+    """(what it printed, what it logged), once it has ended well."""
+    printed, logged = process.communicate(timeout=120)
+    assert process.returncode == 0, (process.returncode, printed, logged)
+    return printed.strip(), logged.strip()
+
+
+def script(path, text):
+    """An executable file, to stand for a compiler."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def libraries(cache):
+    return sorted(cache.glob("*.so"))
+
+
+# ------------------------------------------------------------------------------------------------------ the folder
+
+
+@pytest.mark.needs("g++")
+def test_compiles_once(cache):
+    assert load(ANSWER).answer() == 42
+    (path,) = cache.iterdir()  # nothing half made
+    assert cache.stat().st_mode & 0o777 == 0o700 and path.stat().st_mode & 0o077 == 0
+    before = path.stat().st_ino
+    assert load(ANSWER).answer() == 42 and path.stat().st_ino == before
+    load_all([ANSWER._replace(flags=("-O2",)), ANSWER._replace(text=ANSWER.text + "\n")], 2)
+    assert len(libraries(cache)) == 3  # other flags, another result
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_a_folder_that_others_may_write_to_is_refused(cache, mode):
+    cache.mkdir()
+    cache.chmod(mode)
+    with pytest.raises(CompilerError, match="may be written to by others"):
+        folder()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act for another user")
+def test_a_folder_of_someone_else_is_refused(cache):
+    cache.mkdir(mode=0o700)
+    os.chown(cache, 12345, -1)
+    with pytest.raises(CompilerError, match="belongs to another user"):
+        folder()
+
+
+def test_where_the_folder_is(monkeypatch, tmp_path):
+    for name in ("MINIGRAD_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert folder() == str(tmp_path / ".cache/minigrad")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says XDG
+    assert folder() == str(tmp_path / ".cache/minigrad")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert folder() == str(tmp_path / "xdg/minigrad")
+    monkeypatch.setenv("MINIGRAD_CACHE", "~/own")
+    assert folder() == str(tmp_path / "own")
+
+
+@pytest.mark.needs("g++")
+def test_threads_and_processes_compile_at_once(cache):
+    code = f"from minigrad.backend.runners.compiler import Source, load\nprint(load({ANSWER!r}).answer())"
+    processes = [start(code, MINIGRAD_CACHE=cache) for _ in range(2)]
+    with ThreadPoolExecutor(4) as threads:
+        assert [library.answer() for library in threads.map(lambda _: load(ANSWER), range(4))] == [42] * 4
+    assert [end(process)[0] for process in processes] == ["42"] * 2
+    assert len(libraries(cache)) == 1
+
+
+INTERRUPTED = """
+from minigrad.backend.runners.compiler import Source, load_all
+try: load_all([Source("int x;", (), str(i)) for i in range(6)], 2)
+except KeyboardInterrupt: print("interrupted")
+"""
+
+
+def test_ctrl_c_ends_the_compiling(cache, tmp_path):
+    """Those that wait for their turn are not begun. A terminal sends Ctrl-C to the compilers that run, too."""
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    process = start(INTERRUPTED, CXX=script(tmp_path / "slow", f"touch {begun}/$$; sleep 60"), MINIGRAD_CACHE=cache)
+    while len(list(begun.iterdir())) < 2:
+        assert process.poll() is None
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    assert end(process)[0] == "interrupted"
+    assert len(list(begun.iterdir())) == 2 and not libraries(cache)
+
+
+# ------------------------------------------------------------------------------------------------------ the compiler
 
 
 def test_cxx_may_have_arguments(cache, tmp_path, gxx, monkeypatch):
@@ -33,59 +140,28 @@ def test_cxx_may_have_arguments(cache, tmp_path, gxx, monkeypatch):
     wrapper = script(tmp_path / "wrapper", f'echo "$1" >> {tmp_path}/used; exec "$@"')
     monkeypatch.setenv("CXX", f"{wrapper} '{gxx}' -DUNUSED='two words'")
     assert find_compiler() == (str(wrapper), gxx, "-DUNUSED=two words")
-    assert opened(compiled(SOURCE, FLAGS, "answer")).answer() == 42
+    assert load(ANSWER).answer() == 42
     assert (tmp_path / "used").read_text() == f"{gxx}\n"
-
-
-def test_cxx_may_be_a_path_with_blanks(cache, tmp_path, gxx, monkeypatch):
-    (tmp_path / "a folder").mkdir()
-    program = script(tmp_path / "a folder/c++", f'exec {shlex.quote(gxx)} "$@"')
-    monkeypatch.setenv("CXX", str(program))
-    assert find_compiler() == (str(program),)
-    assert opened(compiled(SOURCE, FLAGS, "answer")).answer() == 42
-
-
-def test_a_program_that_looks_at_its_own_name_keeps_it(cache, tmp_path, gxx, monkeypatch):
-    """/usr/lib/ccache/g++ is a link to ccache, which asks by what name it was called."""
-    script(tmp_path / "ccache", f'[ "$(basename "$0")" = g++ ] && exec {shlex.quote(gxx)} "$@"; exit 1')
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/g++").symlink_to(tmp_path / "ccache")
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    monkeypatch.delenv("CXX", raising=False)
-    assert find_compiler() == (f"{tmp_path}/bin/g++",)
-    assert opened(compiled(SOURCE, FLAGS, "answer")).answer() == 42
-
-
-@pytest.mark.parametrize("cxx", ["nowhere/g++", "no-such-ccache g++", "g++ 'unclosed"])
-def test_a_cxx_that_is_no_command_is_told(monkeypatch, caplog, tmp_path, cxx):
-    script(tmp_path / "c++", "exit 0")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setenv("CXX", cxx)
-    assert find_compiler() == (str(tmp_path / "c++"),)
-    told = f"minigrad: CXX={cxx} cannot be run here; looking for g++, c++, clang++"
-    assert [record.message for record in caplog.records] == [told]
 
 
 def test_another_compiler_behind_the_same_name_is_another_result(cache, tmp_path, gxx, monkeypatch):
     program = script(tmp_path / "c++", f'exec {shlex.quote(gxx)} "$@"')
     monkeypatch.setenv("CXX", f"env {program}")
-    first = compiled(SOURCE, FLAGS, "answer")
+    load(ANSWER)
     script(program, f'exec {shlex.quote(gxx)} -DNEWER "$@"')
     machine.cache_clear()
-    assert compiled(SOURCE, FLAGS, "answer") != first
+    load(ANSWER)
+    assert len(libraries(cache)) == 2
 
-
-# ---------------------------------------------------------------------------------------------- whatever goes wrong
 
 OUTPUT = 'while [ "$1" != -o ]; do shift; done; shift; '  # then $1 is the file to write
 WRONG = {
     "fails": ("echo 'error: broken' >&2; exit 1", "cannot compile answer: error: broken"),
-    "fails in silence": ("exit 3", "cannot compile answer: its exit status is 3"),
-    "crashes": ("kill -SEGV $$", "cannot compile answer: it was ended by signal Segmentation fault"),
-    "writes nothing": ("exit 0", "ended without an error, but wrote no library for answer"),
+    "fails in silence": ("exit 3", "cannot compile answer: it ended with status 3"),
+    "crashes": ("kill -SEGV $$", "cannot compile answer: it ended with status -11"),
+    "writes nothing": ("exit 0", "cannot compile answer: it ended with status 0"),
     "writes garbage": (f"{OUTPUT} echo garbage > $1", "a compiled kernel cannot be loaded: "),
     "cannot be started": (None, "cannot be run: Exec format error"),
-    "floods": ("yes error | head -c 5000000; exit 1", "cannot compile answer: error"),
 }
 
 
@@ -97,68 +173,46 @@ def test_whatever_the_compiler_does_is_a_compiler_error(how, cache, tmp_path, mo
         program.write_bytes(b"\x7fELF and no more")
     monkeypatch.setenv("CXX", str(program))
     with pytest.raises(CompilerError, match=re.escape(why)):
-        opened(compiled(SOURCE, FLAGS, "answer"))
+        load(ANSWER)
     assert how == "writes garbage" or not list(cache.iterdir())
 
 
-@pytest.mark.parametrize("how", ["crashes", "writes nothing", "writes garbage"])
-def test_then_numpy_computes(how, cache, tmp_path):
-    text, why = WRONG[how]
-    printed, logged = run(WHICH, CXX=script(tmp_path / "cxx", text))
-    assert printed == "numpy 20000.0"
-    first, second = logged.splitlines()
-    assert first.startswith("minigrad: compiling kernels") and first.endswith(f"they are kept in {cache}")
-    assert why.replace("answer", "pool") in second and second.endswith("; computing with NumPy instead")
+def test_without_room_it_is_a_compiler_error(cache, monkeypatch, gxx):
+    def full(*args, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(compiler, "atomic_write", full)
+    with pytest.raises(CompilerError, match=f"the cache folder {cache} cannot be used: No space left on device"):
+        load(ANSWER)
 
 
-LIMITED = "from minigrad.backend.runners.toolchain import compiler; compiler.LIMIT = 1\n"
-
-
-def test_a_compiler_that_hangs_is_stopped(tmp_path):
-    program = script(tmp_path / "cxx", "exec sleep 1000")
-    printed, logged = run(LIMITED + WHICH, CXX=program, MINIGRAD_CACHE=tmp_path / "cache")
-    assert printed == "numpy 20000.0"
-    assert logged.splitlines()[-1].endswith("was stopped after 1 seconds; computing with NumPy instead")
-
-
-@pytest.mark.needs("g++")
-def test_a_full_disk(tmp_path):
-    """As far as one can have it without one: no file may grow beyond 4 kB."""
-    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n" + WHICH
-    printed, logged = run(code, MINIGRAD_CACHE=tmp_path / "cache", PYTHONDONTWRITEBYTECODE=1)
-    assert printed == "numpy 20000.0" and logged.endswith("; computing with NumPy instead")
-    assert not libraries(tmp_path / "cache")
-
-
-@pytest.mark.needs("g++")
-def test_an_error_of_the_compiler_is_told(cache):
-    with pytest.raises(CompilerError, match=r"cannot compile answer: .*error"):
-        compiled("not C++", FLAGS, "answer")
-    assert not libraries(cache)
-
-
-def test_without_a_compiler_numpy_computes(tmp_path):
-    printed, logged = run(WHICH, PATH=tmp_path, CXX="")
-    assert printed == "numpy 20000.0"
-    why = "no C++ compiler (g++ or clang++) was found (apt install g++)"
-    assert logged == f"minigrad: no native kernels: {why}; computing with NumPy instead"
-
-
-LATE = f"""
-import threading, time
-from minigrad.backend.runners.toolchain import compiler
-
-def work():
-    threading.main_thread().join()
-    time.sleep(0.1)
-    units = [compiler.Unit({SOURCE!r}, {FLAGS!r}, str(i)) for i in range(2)]
-    print(len(compiler.load_all(units, 2)), flush=True)
-threading.Thread(target=work).start()
+WHICH = """
+import minigrad as mg
+print(type(mg.backend.cpu()).__name__, (mg.ones(100, 100) + 1).sum().item())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "how, why",
+    [
+        (dict(PATH="/nowhere", CXX=""), "no C++ compiler (g++ or clang++) was found (apt install g++)"),
+        (dict(CXX="no-such-ccache g++"), "CXX=no-such-ccache g++ cannot be run"),
+        (dict(MINIGRAD_CACHE="/dev/null/x"), "the cache folder /dev/null/x cannot be made: Not a directory"),
+    ],
+)
+def test_without_one_numpy_computes(how, why):
+    printed, logged = end(start(WHICH, **how))
+    assert printed == "Numpy 20000.0" and len(logged.splitlines()) == 1
+    assert logged.startswith(f"minigrad: no native kernels: {why}") and logged.endswith("computing with NumPy instead")
+
+
 @pytest.mark.needs("g++")
-def test_compiling_after_the_main_thread_has_ended(cache):
-    """Where concurrent.futures has no threads any more."""
-    assert run(LATE)[0] == "2"
+def test_a_kernel_that_cannot_be_compiled_is_told_and_nothing_else_computes(monkeypatch):
+    on = Native(any_size=True)
+
+    def fails(*args):
+        raise CompilerError("no space left")
+
+    monkeypatch.setattr(native, "load_all", fails)
+    with pytest.raises(CompilerError, match="no space left"):
+        on.softmax(np.ones((3, 4), np.float32), 1)

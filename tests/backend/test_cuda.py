@@ -106,8 +106,8 @@ def test_the_backward_of_wide_rows_fits_a_block(on, n, dtype):
 
 
 def test_a_file_is_compiled_once_for_a_dtype(on, monkeypatch):
-    x, loaded, binary = on.from_numpy(normal(3, 5)), [], on._nvrtc.binary
-    monkeypatch.setattr(on._nvrtc, "binary", lambda file, *of: loaded.append((file, *of)) or binary(file, *of))
+    x, loaded, binary = on.from_numpy(normal(3, 5)), [], nvrtc.binary
+    monkeypatch.setattr(nvrtc, "binary", lambda file, *of: loaded.append((file, *of[:2])) or binary(file, *of))
     for _ in range(2):
         on.softmax(x, -1)
     on.log_softmax(x, -1)
@@ -115,16 +115,16 @@ def test_a_file_is_compiled_once_for_a_dtype(on, monkeypatch):
 
 
 def test_files_are_compiled_side_by_side(on, monkeypatch):
-    binary, together = nvrtc.Nvrtc.binary, threading.Barrier(2, timeout=20)
-    monkeypatch.setattr(nvrtc.Nvrtc, "binary", lambda *args: (together.wait(), binary(*args))[1])
+    binary, together = nvrtc.binary, threading.Barrier(2, timeout=20)
+    monkeypatch.setattr(nvrtc, "binary", lambda *args: (together.wait(), binary(*args))[1])
     fresh = cuda.Cuda()
     kernels = [fresh.kernel(*names, np.dtype(np.float32)) for names in (("softmax", "softmax"), ("optim", "adam"))]
     assert all(kernel.raw for kernel in kernels)
 
 
 def test_elementwise_kernels_are_compiled_one_by_one(on, monkeypatch):
-    x, loaded, binary = on.from_numpy(normal(3, 5)), [], on._nvrtc.binary
-    monkeypatch.setattr(on._nvrtc, "binary", lambda file, *of: loaded.append(of) or binary(file, *of))
+    x, loaded, binary = on.from_numpy(normal(3, 5)), [], nvrtc.binary
+    monkeypatch.setattr(nvrtc, "binary", lambda file, *of: loaded.append(of[:2]) or binary(file, *of))
     on.exp(on.add(x, x))
     assert loaded == [("float32", "add_kernel"), ("float32", "exp_kernel")]
 
@@ -213,7 +213,7 @@ def a_machine(**changes):
         runtimeGetVersion=lambda: 13010,
         getDeviceCount=lambda: 1,
     )
-    names["nvrtc"] = types.SimpleNamespace(getVersion=lambda: (13, 0), getSupportedArchs=lambda: (75, 80, 90))
+    names["nvrtc"] = types.SimpleNamespace(getVersion=lambda: (13, 0))
     for name, value in changes.items():
         where = next(part for part in (names["runtime"], names["nvrtc"]) if hasattr(part, name))
         setattr(where, name, value)
@@ -224,8 +224,7 @@ def a_machine(**changes):
     "changes, message",
     [
         ({"driverGetVersion": lambda: 0}, "no NVIDIA driver$"),
-        ({"getDeviceCount": raises(CUDARuntimeError(35))}, r"no NVIDIA driver that it can use \(cudaErrorNamed"),
-        ({"getDeviceCount": raises(CUDARuntimeError(100))}, "no GPU was found"),
+        ({"getDeviceCount": raises(CUDARuntimeError(100))}, r"no GPU was found \(cudaErrorNamed"),
         ({"getDeviceCount": lambda: 0}, "no GPU was found"),
         ({"driverGetVersion": lambda: 12040}, "made for CUDA 13.*driver for CUDA 12: pip install cupy-cuda12x nvidia"),
         ({"driverGetVersion": lambda: 11080}, "driver for CUDA 11: a newer driver is needed"),
@@ -237,17 +236,13 @@ def a_machine(**changes):
             {"getVersion": raises(RuntimeError("libnvrtc.so\n…"))},
             r"NVRTC.*pip install nvidia-cuda-nvrtc \(libnvrtc.so\)",
         ),
-        (
-            {"getSupportedArchs": lambda: (100, 120)},
-            "NVRTC 13.0 compiles for compute capability 100 and newer.*cuda12x",
-        ),
         ({"headers": None}, r"headers.*pip install nvidia-cuda-runtime \(there is no cuda_fp16.h\)"),
         ({}, None),
     ],
 )
 def test_what_is_missing_is_said(monkeypatch, changes, message):
     found = changes.pop("headers", ("/include", 1, 1))
-    monkeypatch.setattr(nvrtc, "headers", lambda cupy: found)
+    monkeypatch.setattr(nvrtc, "headers", lambda: found)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "cupy", a_machine(**changes))
     why = cuda.why_not()
@@ -262,7 +257,7 @@ def test_a_missing_cupy_is_said(monkeypatch):
 @pytest.mark.parametrize(
     "error, why",
     [
-        ("PermissionError(13, 'Permission denied', '/nobody/.cupy')", "cannot make its cache folder"),
+        ("PermissionError(13, 'Permission denied', '/nobody/.cupy')", "cannot be imported .*/nobody/.cupy"),
         ("ImportError('libcudart.so\\nmore')", r"cannot be imported \(libcudart.so\)$"),
         ("ValueError('CUDA_PATH')", "cannot be imported"),
     ],
@@ -279,7 +274,7 @@ def test_nothing_but_memory_views_and_kernels_is_asked_of_cupy():
     text = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (cuda, nvrtc))
     used = set(re.findall(r"\b_?cupy\.(\w+)", text))
     memory = {"array", "asarray", "from_dlpack", "ndarray", "zeros"}
-    assert used == memory | {"RawModule", "broadcast_to", "cuda", "may_share_memory"}
+    assert used == memory | {"RawModule", "__version__", "broadcast_to", "cuda", "may_share_memory"}
 
 
 def test_importing_minigrad_does_not_import_cupy():

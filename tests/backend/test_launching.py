@@ -6,13 +6,13 @@ import struct
 import numpy as np
 import pytest
 
+from minigrad.backend.launch import Launched
 from minigrad.backend.launch.elementwise import compact_strides
 from minigrad.backend.launch.index import any_integers, is_basic, places
 from minigrad.backend.launch.launcher import MAX_DIMS, NARROW, broadcast_strides, divisor, layout, real
 from minigrad.backend.launch.matmul import choose
 from minigrad.backend.launch.movement import _moving
 from minigrad.backend.launch.reduce import accumulator, reduction, shares
-from tests.emulated import Emulated
 
 
 def unpacked(shape, *strides, itemsize=4):
@@ -113,11 +113,8 @@ def test_shares_are_equal_but_for_the_last():
 
 
 def test_threads_for_a_row():
-    on = Emulated()
-    plain = super(Emulated, on).row_threads
-    assert [plain(n) for n in (0, 1, 128, 129, 256, 257, 2048, 2049, 10**6)] == [32, 32, 32, 64, 64, 128, 512, 512, 512]
-    assert [on.row_threads(n) for n in (1, 256, 257)] == [64, 64, 128]
-    assert [on.spread(n) for n in (1, 64, 65, 128, 129, 10**6)] == [(blocks, 64) for blocks in (1, 1, 2, 2, 3, 3)]
+    threads = [Launched().row_threads(n) for n in (0, 1, 128, 129, 256, 257, 2048, 2049, 10**6)]
+    assert threads == [32, 32, 32, 64, 64, 128, 512, 512, 512]
 
 
 def test_how_dims_that_go_and_stay_are_folded():

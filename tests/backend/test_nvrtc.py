@@ -1,19 +1,21 @@
-"""NVRTC compiles every kernel for every generation of GPU, on a machine that has none, and none spills registers."""
+"""NVRTC compiles every kernel for every generation of GPU, on a machine that has none, and none spills registers.
+What it makes has denormals, and is kept."""
 
 import importlib.util
+import io
 import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from minigrad.backend.kernels import find_kernels
-from minigrad.backend.runners.nvrtc import Nvrtc, text
-from minigrad.backend.runners.toolchain import CompilerError
+from minigrad.backend.runners import nvrtc
+from minigrad.backend.runners.compiler import CompilerError
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("cupy") is None, reason="no GPU's compiler: CuPy is not installed"
 )
-ARCHES = "sm_75", "sm_80", "sm_90", "sm_100", "sm_120"
+ARCHES = "75", "80", "90", "100", "120"
 FLOATS = "float32", "float64", "float16"
 BITS = "uint32", "uint8", "uint16", "uint64"  # what moves elements of that size, whatever they are
 DTYPES = {  # of files that are not for FLOATS alone; the first of them is compiled for all ARCHES
@@ -63,7 +65,7 @@ def dtypes(file):
 
 def arches(file, dtype):
     tensor = "TENSOR=1" in file or "TENSOR=2" in file
-    return ARCHES[tensor:] if dtype == dtypes(file)[0] else ["sm_90"]
+    return ARCHES[tensor:] if dtype == dtypes(file)[0] else ["90"]
 
 
 def units():
@@ -79,14 +81,21 @@ def units():
     ]
 
 
-def compiled(file, dtype, arch):
-    """What ptxas says of kernels/<file>.cu."""
-    import cupy
+@pytest.fixture(autouse=True)
+def without_a_gpu(monkeypatch):
+    """CuPy asks the GPU of which device it is to remember this."""
+    options = {"90-ptx": ("-arch=compute_90", "ptx")}
+    monkeypatch.setattr(
+        "cupy.cuda.compiler._get_arch_for_options_for_nvrtc",
+        lambda arch: options.get(arch, (f"-arch=sm_{arch}", "cubin")),
+    )
 
-    try:
-        return Nvrtc(cupy, arch).compiled(text(file, dtype), f"{file} {dtype} {arch}", "--ptxas-options=-v")[1]
-    except CompilerError as error:
-        raise AssertionError(str(error)) from None
+
+def compiled(code, arch):
+    """What ptxas says of a source."""
+    said = io.StringIO()
+    nvrtc.compiled(code, f"kernel-{arch}", arch, ("--ptxas-options=-v",), said)
+    return said.getvalue()
 
 
 def spills(said):
@@ -97,20 +106,20 @@ def spills(said):
 
 def check(file, dtype, targets):
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda arch: spills(compiled(file, dtype, arch)), targets))
+        found = list(pool.map(lambda arch: spills(compiled(nvrtc.text(file, dtype), arch)), targets))
     assert all(found) and not [(arch, each) for arch, each in zip(targets, found) if any(each.values())]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("file", dict.fromkeys(file for file, _ in units()))
 def test_compiles_for_hopper(file):
-    check(file, dtypes(file)[0], ["sm_90"])
+    check(file, dtypes(file)[0], ["90"])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("file, dtype", units())
 def test_compiles_everywhere(file, dtype):
-    done = {"sm_90"} if dtype == dtypes(file)[0] else set()  # by the test above
+    done = {"90"} if dtype == dtypes(file)[0] else set()  # by the test above
     check(file, dtype, [arch for arch in arches(file, dtype) if arch not in done])
 
 
@@ -122,8 +131,6 @@ def test_no_kernel_asks_at_run_time_whether_it_is_alone():
 
 def test_a_spill_is_seen():
     """160 numbers that are all needed at once, and a kernel that may have no more than 64 registers."""
-    import cupy
-
     code = """extern "C" __global__ void __launch_bounds__(1024) full(float* x, int n) {
       float v[160];
       for (int i = 0; i < 160; i++) v[i] = x[i];
@@ -131,5 +138,52 @@ def test_a_spill_is_seen():
         for (int i = 0; i < 160; i++) v[i] = v[i] * v[(i + 7) % 160] + x[k];
       for (int i = 0; i < 160; i++) x[i] = v[i];
     }"""
-    said = Nvrtc(cupy, "sm_90").compiled(code, "full", "--ptxas-options=-v")[1]
-    assert spills(said)["full"] > 0
+    assert spills(compiled(code, "90"))["full"] > 0
+
+
+SOURCE = 'extern "C" __global__ void k(float* x) { x[0] = -x[0] * 2.5f + x[1] / x[2]; }'
+
+
+def test_denormals_are_not_flushed_to_zero():
+    made = nvrtc.compiled(SOURCE, "denormals", "90-ptx")
+    assert b"fma.rn.f32" in made and b"ftz" not in made
+    assert nvrtc.compiled(SOURCE, "denormals", "90")[:4] == b"\x7fELF"
+
+
+def test_what_does_not_compile_is_said():
+    with pytest.raises(CompilerError, match=r"(?s)NVRTC cannot compile bad:\n.*identifier .y. is undefined"):
+        nvrtc.compiled("int x = y;", "bad", "90")
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """The texts that have been compiled, each to itself. kernels/any.cu is `text`, which can be changed."""
+    done = []
+    monkeypatch.setattr(nvrtc, "compiled", lambda code, *of: done.append(code) or code.encode())
+    monkeypatch.setattr(nvrtc, "text", lambda *of: "one")
+    nvrtc._complain.cache_clear()
+    return done
+
+
+def test_compiles_once(cache, counted, monkeypatch):
+    assert [nvrtc.binary("any", "float32", None, "90") for _ in range(2)] == [b"one"] * 2 and len(counted) == 1
+    (kept,) = cache.iterdir()
+    assert kept.name.startswith("any-float32-90-") and kept.stat().st_mode & 0o777 == 0o600
+    nvrtc.binary("any", "float32", None, "80")
+    monkeypatch.setattr(nvrtc, "text", lambda *of: "two")
+    assert nvrtc.binary("any", "float32", None, "90") == b"two"
+    monkeypatch.setattr("cupy.cuda.nvrtc.getVersion", lambda: (99, 9))
+    nvrtc.binary("any", "float32", None, "90")
+    assert len(counted) == len(list(cache.iterdir())) == 4
+
+
+def test_without_room_or_right_nothing_is_kept(cache, counted, monkeypatch, caplog):
+    def fails(*args, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(nvrtc, "atomic_write", fails)
+    assert [nvrtc.binary("any", "float32", None, "90") for _ in range(2)] == [b"one"] * 2 and len(counted) == 2
+    assert caplog.text.count("compiled GPU kernels cannot be kept: ") == 1
+    cache.chmod(0o777)
+    assert nvrtc.binary("any", "float32", None, "90") == b"one"
+    assert "cannot be kept: the cache folder" in caplog.text and not list(cache.iterdir())

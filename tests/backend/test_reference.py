@@ -241,9 +241,9 @@ def test_cross_entropy_and_its_backward(smoothing):
 # ------------------------------------------------------------------------------------------------- updates
 
 
-@pytest.mark.parametrize("size", [0, 1, updates._CHUNK - 1, updates._CHUNK, updates._CHUNK + 1, 40_000])
+@pytest.mark.parametrize("size", [0, 1, 400])
 @pytest.mark.parametrize("weight_decay, decoupled", [(0.0, True), (0.3, True), (0.3, False)])
-def test_adam_goes_through_a_parameter_chunk_by_chunk(size, weight_decay, decoupled):
+def test_adam(size, weight_decay, decoupled):
     p, g, m = (normal(size, seed=i) for i in range(3))
     v, before = normal(size, seed=3) ** 2, g.copy()
     decayed = p * (1 - 0.1 * weight_decay) if decoupled else p

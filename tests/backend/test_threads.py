@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -162,67 +161,10 @@ def test_random_numbers_are_set_aside_by_one_thread_at_a_time():
     assert found == [0] and generator.reserve(1).offset == 2
 
 
-@pytest.mark.parametrize("on", BACKENDS)
 @pytest.mark.slow
-def test_a_fork_beside_threads_that_compute(on):
-    assert run("fork", "2", on=on) == {"hung": 0, "wrong": 0, "children": 25}
-
-
-def test_a_fork_waits_for_products_that_have_begun():
-    """And is not kept waiting by a thread that begins the next one at once."""
-    begun, stop = threading.Event(), threading.Event()
-
-    def multiply():
-        while not stop.is_set():
-            with locks.multiplying.mine.lock:
-                begun.set()
-                time.sleep(0.002)
-
-    threads = [threading.Thread(target=multiply) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    begun.wait()
-    for _ in range(20):
-        locks.multiplying.acquire()  # what os.fork() calls first
-        inside = [mine.lock for mine in locks.multiplying._threads]
-        locks.multiplying.release()
-        assert all(lock is locks.multiplying._door for lock in inside)  # a thread that begins now waits
-    stop.set()
-    for thread in threads:
-        thread.join()
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_ctrl_c_while_a_fork_waits(monkeypatch):
-    """It does not end the waiting, and no lock stays taken. Python says that it ignores it."""
-    begun, ignored = threading.Event(), []
-    monkeypatch.setattr(sys, "unraisablehook", lambda what: ignored.append(what.exc_type))
-
-    def hold(seconds):
-        with locks.multiplying.mine.lock:
-            begun.set()
-            time.sleep(seconds)
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    holding = threading.Thread(target=hold, args=(0.5,))
-    holding.start()
-    begun.wait()
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    try:
-        child = os.fork()
-        if child == 0:
-            os._exit(0)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert ignored == [KeyboardInterrupt]
-    another = threading.Thread(target=hold, args=(0,), daemon=True)
-    another.start()
-    another.join(10)
-    assert not another.is_alive()
+def test_a_fork_beside_threads_that_compute():
+    """(With the numpy backend, a fork during a product of NumPy's BLAS may hang, as it does without minigrad.)"""
+    assert run("fork", "2", on="native") == {"hung": 0, "wrong": 0, "children": 25}
 
 
 @pytest.mark.parametrize("name", ["accumulating", "loading", "drawing"])
@@ -248,27 +190,3 @@ def test_a_child_finds_no_lock_taken(name):
 @pytest.mark.parametrize("on", BACKENDS)
 def test_multiprocessing(on, method):
     assert run("processes", method, on=on) == {"wrong": 0, "jobs": 5}
-
-
-def test_a_lock_is_taken_once_whatever_a_handler_raises():
-    """A signal's handler may raise as soon as the lock is taken, before the program can note that it is."""
-
-    class Interrupted:
-        def __init__(self, when):
-            self.lock, self.when = threading.RLock(), when
-            self._is_owned = self.lock._is_owned
-
-        def acquire(self):
-            for when in ("before", "after"):
-                if when == "after":
-                    self.lock.acquire()
-                if self.when == when:
-                    self.when = None
-                    raise KeyboardInterrupt
-
-    for when in ("before", "after"):
-        interrupted = Interrupted(when)
-        with pytest.raises(KeyboardInterrupt):
-            locks.acquire_all(interrupted)
-        interrupted.lock.release()
-        assert not interrupted.lock._is_owned()

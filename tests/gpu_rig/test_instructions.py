@@ -264,10 +264,9 @@ def kernel():
 """
 
 
-UNCOUNTED = """// in the place of the rig's accesses.cpp
-bool counting = false;
-void note(const Thread &, u32, bool, bool, u64, u32) {}
-void count_block(const char *) {}
+UNCOUNTED = """// in the place of the rig's races.cpp
+bool racing = false;
+void compare(const Thread &, bool, Use, u64, u32) {}
 """
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from minigrad.autograd import registry
-from minigrad.backend.runners.toolchain.cache import folder
+from minigrad.backend.runners.compiler import folder
 
 pytest_plugins = ["pytester"]
 

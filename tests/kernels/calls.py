@@ -1,33 +1,23 @@
 """Calling primitives as kernels, whatever a backend would choose: what the tests of single kernels share."""
 
 import functools
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 from minigrad import backend
 from minigrad.backend.runners.native import NativeKernels
-from tests.emulated import Emulated
 
 from .on_gpu import OnGpu
 
 DTYPES = [np.dtype(name) for name in ("float32", "float64", "float16", "int64", "bool")]
 FLOATS = DTYPES[:3]
-DEVICES = {"native": DTYPES[:2], "emulated": DTYPES, "cuda": DTYPES}  # native leaves other dtypes to NumPy
-
-
-OTHER_ORDER = pytest.param("emulated 3", marks=pytest.mark.slow)  # of threads
+DEVICES = {"native": DTYPES[:2], "cuda": DTYPES}  # native leaves other dtypes to NumPy
 
 
 @functools.cache
 def kernels(name):
-    if name == "cuda":
-        return backend.get("cuda")
-    on = NativeKernels() if name == "native" else Emulated(schedule=3)
-    with ThreadPoolExecutor(2) as compilers:  # two at a time, before they are wanted one by one
-        list(compilers.map(lambda dtype: on._load("elementwise", "where_kernel", dtype), DEVICES[name]))
-    return on
+    return NativeKernels() if name == "native" else backend.get("cuda")
 
 
 def on_each(names, cases):
@@ -48,10 +38,8 @@ def call(on, function, *operands, **keywords):
 
 
 def hosted(name):
-    """'native', 'emulated' (another order: 'emulated 3') or 'cuda': its kernels on NumPy arrays."""
-    if name == "native":
-        return NativeKernels()
-    return OnGpu(backend.get("cuda")) if name == "cuda" else Emulated(int(name.partition(" ")[2] or 0))
+    """'native' or 'cuda': its kernels on NumPy arrays."""
+    return NativeKernels() if name == "native" else OnGpu(backend.get("cuda"))
 
 
 GPU = pytest.param("cuda", marks=pytest.mark.gpu)

@@ -12,6 +12,6 @@ def quiet():
         yield
 
 
-@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture(params=["native", pytest.param("cuda", marks=pytest.mark.gpu)])
 def on(request):
     return kernels(request.param)

@@ -1,12 +1,12 @@
-"""Attention's kernels against the NumPy reference in float64: natively, emulated in several orders, and on a GPU."""
+"""Attention's kernels against the NumPy reference in float64: natively, and on a GPU."""
 
 import numpy as np
 import pytest
 
 from minigrad.backend import cpu_backend, reference
 from minigrad.backend.launch.launcher import Launcher
-from tests.emulated import Emulated
 
+from ..devices import NoGpu
 from .calls import GPU, hosted
 
 pytestmark = pytest.mark.needs("g++")
@@ -63,7 +63,7 @@ def check(backend, case, dtype, eps=EPS, dropped=0.0):
         np.testing.assert_allclose(np.where(finite, got, 0), np.where(finite, want, 0), 0, eps[dtype] * scale_of)
 
 
-@pytest.fixture(params=["emulated 2", GPU])
+@pytest.fixture(params=[GPU])
 def on(request):
     return hosted(request.param)
 
@@ -109,27 +109,6 @@ def test_smaller_tiles(on, limit, dtype, D):
         on.shared_limit = before
 
 
-class Launches(Emulated):
-    """Keeps (entry point, bytes of shared memory)."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def _run(self, file, entry, dtype, grid, block, shared, args):
-        self.seen.append((entry, shared))
-        super()._run(file, entry, dtype, grid, block, shared, args)
-
-
-def test_heads_of_128_fit_into_99_kib():
-    """What a block may have on GPUs of compute capability 8.6, 8.9 and 12.0."""
-    on = Launches()
-    on.shared_limit = 99 << 10
-    check(on, (1, 1, 1, 40, 40, 128, 128, True, False, False), "float32")
-    assert [entry for entry, _ in on.seen] == ["attention_forward", "attention_dq", "attention_dk_dv"]
-    assert all(shared <= 99 << 10 for _, shared in on.seen)
-
-
 def laid_out(x, how):
     """x in other memory: what of its address, its rows and its heads can be read in 16 bytes is what `how` leaves."""
     B, n, t, d = x.shape
@@ -170,19 +149,8 @@ def test_rows_that_do_not_begin_at_a_chunk(on, how, dtype):
             np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("schedule", range(4))
-def test_every_schedule_gives_the_same_result(schedule):
-    q, k, v, mask, bias, do, scale, causal = problem("all masks", "float32")
-    results = []
-    for backend in (Emulated(schedule=0), Emulated(schedule=schedule)):
-        o, lse = backend.attention(q, k, v, mask, bias, scale, causal)
-        results.append([o, lse, *backend.attention_backward(do, q, k, v, mask, bias, o, lse, scale, causal)])
-    for a, b in zip(*results):
-        np.testing.assert_array_equal(a, b)
-
-
-class Grids(Emulated):
-    """Launches nothing, and keeps the shapes of the grids."""
+class Grids(NoGpu):
+    """Keeps the shapes of the grids."""
 
     def __init__(self):
         super().__init__()
@@ -246,12 +214,6 @@ def test_a_query_that_sees_one_key_alone_has_no_gradient(on, causal):
         np.testing.assert_array_equal(o, v)
         assert not dq.any() and not dk.any()
         np.testing.assert_array_equal(dv, do)
-
-
-def test_no_access_is_wrong():
-    backend = Emulated(check=True)
-    for case in ("all masks", "one element", "heads that no chunk divides"):
-        check(backend, case, "float32")
 
 
 def test_nothing_to_attend_to(on):
@@ -323,11 +285,6 @@ def test_decoding(case, dtype):
 @pytest.mark.parametrize("case", DECODED)
 def test_decoding_in_blocks_of_threads(on, case):
     check_decode(on, case, "float32")
-
-
-def test_decoding_wrongly_accesses_nothing():
-    for case in ("the last", "one element", "several spans"):
-        check_decode(Emulated(check=True), case, "float32")
 
 
 def test_decoding_in_half_precision(on):

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from minigrad.backend import reference
-from minigrad.backend.launch.elementwise import planned
-from minigrad.backend.launch.formulas import POWERS, TABLE, kind_of
+from minigrad.backend.launch.elementwise import POWERS, planned
+from minigrad.backend.launch.source import TABLE, kind_of
 from minigrad.backend.numpy.elementwise import POWERS as NUMPY_POWERS
 
 from .calls import DTYPES, FLOATS, call, kernels, on_each

@@ -5,7 +5,8 @@ import pytest
 
 from minigrad.backend import reference
 from minigrad.backend.launch import matmul as launching
-from tests.emulated import Emulated
+
+from .calls import GPU, hosted
 
 HALF = np.dtype(np.float16)
 
@@ -63,24 +64,29 @@ CALLS = {
 }
 
 
+@pytest.fixture(params=[GPU])
+def on(request):
+    return hosted(request.param)
+
+
 @pytest.mark.parametrize("name", CALLS)
-def test_results_are_rounded_once(name):
+def test_results_are_rounded_once(on, name):
     with np.errstate(all="ignore"):
-        got = getattr(Emulated(), name.split()[0])(*CALLS[name])
+        got = getattr(on, name.split()[0])(*CALLS[name])
         exact = getattr(reference, name.split()[0])(*map(double, CALLS[name]))
     for mine, right in zip(*(y if isinstance(y, tuple) else (y,) for y in (got, exact)), strict=True):
         rounded_once(mine, np.asarray(right))
 
 
 @pytest.mark.parametrize("name", ["matmul", "linear", "linear_backward"])
-def test_parts_of_a_product_are_added_in_single(name, monkeypatch):
+def test_parts_of_a_product_are_added_in_single(on, name, monkeypatch):
     monkeypatch.setattr(launching, "choose", lambda *args: (64, 3))
     launching.tiling.cache_clear()
-    test_results_are_rounded_once(name)
+    test_results_are_rounded_once(on, name)
     launching.tiling.cache_clear()
 
 
-def test_steps_of_optimizers_are_rounded_once():
+def test_steps_of_optimizers_are_rounded_once(on):
     for step, count, options, numbers_of in (
         ("adam_", 4, (0.9, 0.99, 1e-8, True), (1e-2, 0.1, 3)),
         ("adam_", 4, (0.9, 0.99, 1e-8, False), (1e-2, 0.1, 1)),
@@ -89,11 +95,11 @@ def test_steps_of_optimizers_are_rounded_once():
     ):
         mine = [np.abs(numbers(300, seed=i)) for i in range(count)]
         right = [double(x) for x in mine]
-        for how, arrays in ((Emulated(), mine), (reference, right)):
+        for how, arrays in ((on, mine), (reference, right)):
             getattr(how, step)([(*arrays, 0)], [numbers_of].copy, *options)
         for x, y in zip(mine, right, strict=True):
             rounded_once(x, y)
     x = numbers(300)
     exact = double(x) * 0.3
-    Emulated().clip_([x], np.array(1 - 1e-6), 0.3)
+    on.clip_([x], np.array(1 - 1e-6), 0.3)
     rounded_once(x, exact)

@@ -1,24 +1,18 @@
 """The backward of an embedding, take_add: sums of the rows of dy that have the same index, against NumPy in float64."""
 
-import ctypes
-import math
-import re
-
 import numpy as np
 import pytest
 
 from minigrad.backend.kernels import constant
 from minigrad.backend.launch.reduce import SORTED
-from minigrad.backend.launch.source import source
-from tests.emulated import Emulated, EmulationError
 
-from .calls import GPU, OTHER_ORDER, hosted
+from .calls import GPU, hosted
 
 MANY_ROWS, WARPS = (constant("index_add.cu", name) for name in ("MANY_ROWS", "WARPS"))
 pytestmark = pytest.mark.needs("g++")
 
 
-@pytest.fixture(scope="module", params=["native", "emulated", OTHER_ORDER, GPU])
+@pytest.fixture(scope="module", params=["native", GPU])
 def on(request):
     return hosted(request.param)
 
@@ -67,43 +61,3 @@ def test_a_sum_is_added_up_in_one_order(on):
     dy = np.random.default_rng(1).standard_normal((3000, 40)).astype(np.float32)
     first = on.take_add(100, index, dy)
     np.testing.assert_array_equal(on.take_add(100, index, dy), first)
-    if isinstance(on, Emulated):
-        np.testing.assert_array_equal(Emulated(2).take_add(100, index, dy), first)
-
-
-def test_the_work_grows_with_the_indices_and_not_with_the_rows():
-    """Of the emulator's threads together: how often they read an index, a place or an element of dy."""
-    counter = """
-        static long long reads;
-        extern "C" long long reads_so_far() { return reads; }
-        template <typename V> inline V* counted(V* p) { reads++; return p; }
-    """
-
-    def text_of(file, dtype):
-        if file != "index_add":
-            return source(file, dtype)
-        return counter + re.sub(r"\b(keys|order|row)\[(?!\d)", r"counted(\1)[", source(file, dtype))
-
-    def reads(N, rows, C=32):
-        on = Emulated(text_of=text_of)
-        on.take_add(rows, np.random.default_rng(0).integers(0, rows, N), np.ones((N, C), np.float32))
-        module, _ = on._kernels["index_add", "take_add", np.dtype(np.float32)]
-        module.library.reads_so_far.restype = ctypes.c_longlong
-        before, reads.so_far = reads.so_far, module.library.reads_so_far()
-        return reads.so_far - before
-
-    reads.so_far = 0
-    for N in (256, 1024, 4096):
-        for rows in (N, 50_257):
-            assert N * 32 <= reads(N, rows) < 40 * N * math.log2(N)
-
-
-def test_without_a_barrier_it_is_a_race():
-    def text_of(file, dtype):
-        return source(file, dtype).replace("__syncthreads();", "" if file == "index_add" else "__syncthreads();")
-
-    with pytest.raises(EmulationError, match=r"race|unwritten"):
-        Emulated(check=True, text_of=text_of).take_add(9, np.arange(900) % 9, np.ones((900, 3), np.float32))
-    checked = Emulated(check=True)
-    check(checked, 9, np.arange(300) % 9, 3)
-    check(checked, 5000, np.random.default_rng(0).integers(0, 5000, SORTED + 60), 130)

@@ -1,5 +1,4 @@
-"""Matrix products emulated, thread by thread, and on a GPU, against float64: shapes, strides, batches, parts of k,
-schedules."""
+"""Matrix products on a GPU, against float64: shapes, strides, batches, parts of k. (Those of a CPU: ../backend.)"""
 
 import struct
 
@@ -9,8 +8,6 @@ import pytest
 from minigrad.backend import reference
 from minigrad.backend.launch import launcher
 from minigrad.backend.launch import matmul as launching
-from minigrad.backend.launch.source import source
-from tests.emulated import Emulated, EmulationError
 
 from .calls import GPU, hosted
 
@@ -19,7 +16,7 @@ EPS = {"float32": 3e-7, "float64": 4e-16, "float16": 1e-3, "int64": 0, "uint8": 
 SHAPES = (1, 1, 1), (33, 17, 65), (129, 127, 9), (130, 40, 132), (5, 0, 3), (0, 4, 3), (3, 4, 0), (1, 300, 2)
 
 
-@pytest.fixture(params=["emulated", GPU])
+@pytest.fixture(params=[GPU])
 def on(request):
     return hosted(request.param)
 
@@ -73,13 +70,6 @@ def test_transposed(on, tiled, transposed):
     a, b = numbers((132, 36)), numbers((36, 68), seed=1)
     a, b = (x.T.copy().T if t else x for x, t in zip((a, b), transposed))
     check(on, a, b)
-
-
-@pytest.mark.parametrize("schedule", range(4))
-@pytest.mark.parametrize("side", [128, 64])
-def test_schedules(tiled, side, schedule):
-    tiled(side, 3)
-    check(Emulated(schedule), numbers((132, 100)), numbers((100, 36), seed=1))
 
 
 DROPPED = {"high": 13, "medium": 16}  # bits of a factor in TF32 and in bfloat16
@@ -136,30 +126,6 @@ def test_shapes_of_tensor_cores(on, tiled, tensor, shape, monkeypatch):
     tiled(64, 2)
     n, k, m = shape
     check_tensor(on, numbers((2, n, k), tensor), numbers((k, m), tensor, seed=1))
-
-
-@pytest.mark.parametrize("dtype, precision", MULTIPLIED)
-@pytest.mark.parametrize("transposed", [False, True])
-def test_tensor_cores_wait_for_each_other(tiled, monkeypatch, dtype, precision, transposed):
-    monkeypatch.setattr(launcher.Launcher, "precision", precision)
-    tiled(64, 2)
-    a, b = (numbers((72, 72), dtype, seed=i) for i in range(2))
-    a, b = (a.T.copy().T, b) if transposed else (a, b.T.copy().T)
-    for schedule in range(4):
-        check_tensor(Emulated(schedule, check=schedule > 1), a, b)
-
-
-@pytest.mark.parametrize("needed, schedule", [("wait_for_copies<STAGES - 2>();", 1), ("__syncthreads();", 2)])
-def test_a_wait_that_is_missing_shows(tiled, needed, schedule):
-    tiled(64)
-
-    def without(file, dtype):
-        before, after = source(file, dtype).rsplit(needed, 1)
-        return before + after
-
-    a, b = (numbers((72, 200), "float16"), numbers((200, 72), "float16", seed=1))
-    with pytest.raises((AssertionError, EmulationError), match=r"race|assert"):
-        check_tensor(Emulated(schedule, check=schedule > 1, text_of=without), a, b)
 
 
 def test_strides(on, tiled):
@@ -289,13 +255,6 @@ def test_special_numbers_stay_in_their_rows_and_columns(on):
     with np.errstate(invalid="ignore"):
         want = a.astype(np.float64) @ b
     np.testing.assert_allclose(on.matmul(a, b), want, 1e-4, 1e-4)
-
-
-@pytest.mark.parametrize("side, parts", [(128, 1), (64, 2)])
-def test_no_race_and_nothing_out_of_bounds(tiled, side, parts):
-    tiled(side, parts)
-    check(Emulated(schedule=3, check=True), numbers((36, 40)), numbers((40, 20), seed=1))
-    check(Emulated(schedule=2, check=True), numbers((3, 37))[:, 1:], numbers((36, 5), seed=1))
 
 
 @pytest.mark.parametrize("shapes", [((2, 3), (4, 5)), ((2, 3, 4), (3, 4, 5))], ids=str)

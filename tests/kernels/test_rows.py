@@ -1,14 +1,12 @@
-"""Kernels that work on rows, and the optimizers, against NumPy in float64: natively, emulated and on a GPU."""
+"""Kernels that work on rows, and the optimizers, against NumPy in float64: natively and on a GPU."""
 
 import numpy as np
 import pytest
 
 from minigrad.backend import reference
 from minigrad.backend.launch import softmax
-from minigrad.backend.launch.source import source
-from tests.emulated import Emulated, EmulationError
 
-from .calls import GPU, OTHER_ORDER, hosted
+from .calls import GPU, hosted
 
 pytestmark = pytest.mark.needs("g++")
 INF, NAN = float("inf"), float("nan")
@@ -19,7 +17,7 @@ SHAPES = [
 TOLERANCE = {np.float64: 1e-12, np.float32: 4e-6, np.float16: 3e-3}
 
 
-@pytest.fixture(scope="module", params=["native", "emulated", OTHER_ORDER, GPU])
+@pytest.fixture(scope="module", params=["native", GPU])
 def on(request):
     return hosted(request.param)
 
@@ -107,24 +105,6 @@ def test_rows_that_lie_between_multiples_of_16_bytes(on, dtype, n):
     check(on, "log_softmax", x, 1, dtype=dtype)
     check(on, "layer_norm", dy, numbers(n + 1, dtype)[1:], None, 1e-5, dtype=dtype)
     check(on, "cross_entropy", x, np.arange(5), -100, 0.0, dtype=dtype)
-
-
-def test_a_short_row_waits_for_no_barrier():
-    """Without barriers, a row of a warp is computed without a race, and one of a block is not."""
-
-    def text_of(file, dtype):
-        return source(file, dtype).replace("__syncthreads();", "")
-
-    on = Emulated(check=True, text_of=text_of)
-    for n in (33, 1024):
-        x, target = numbers((6, n), np.float32), np.arange(6)
-        y = check(on, "softmax", x, 1, dtype=np.float32)
-        check(on, "softmax_backward", x, y, 1, dtype=np.float32)
-        check(on, "layer_norm", x, x[0], x[1], 1e-5, dtype=np.float32)
-        check(on, "cross_entropy", x, target, -100, 0.1, dtype=np.float32)
-        check(on, "attention_pattern", x[None], 0.3, None, True, dtype=np.float32)
-    with pytest.raises(EmulationError, match=r"race|unwritten"):
-        on.softmax(numbers((1, 1025), np.float32), 1)
 
 
 def test_long_rows_lose_no_digits(on):

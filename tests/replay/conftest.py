@@ -6,7 +6,7 @@ from minigrad.backend.launch.program import Space
 from ..devices import DEVICES, backend_of
 
 
-@pytest.fixture(params=[each for each in DEVICES if each.values[0] != "emulated"])
+@pytest.fixture(params=DEVICES)
 def kernels(request, monkeypatch):
     """A backend whose steps can be captured, as what "cpu" means."""
     on = backend_of(request.param)

@@ -105,31 +105,6 @@ def test_changes_in_place():
         mg.ones(1).expand(3).clamp_(0, 1)
 
 
-def test_set_grad_enabled():
-    x = leaf(1.0)
-    with mg.set_grad_enabled(False):
-        assert not (x * 2).requires_grad
-        with mg.set_grad_enabled(True):
-            assert (x * 2).requires_grad
-        assert not (x * 2).requires_grad
-    assert mg.is_grad_enabled()
-
-    @mg.set_grad_enabled(False)
-    def double(x):
-        return x * 2
-
-    assert mg.is_grad_enabled() and not double(x).requires_grad and not double(x).requires_grad
-    mg.set_grad_enabled(False)
-    try:
-        assert not (x * 2).requires_grad
-    finally:
-        mg.set_grad_enabled(True)
-    assert (x * 2).requires_grad
-    with pytest.raises(ZeroDivisionError), mg.set_grad_enabled(False):
-        raise ZeroDivisionError
-    assert mg.is_grad_enabled()
-
-
 @pytest.mark.parametrize("mode", [mg.no_grad, mg.inference_mode])
 def test_modes_decorate_without_parentheses(mode):
     @mode
@@ -233,9 +208,7 @@ def test_modes_by_keyword():
     x = leaf([1.0])
     with mg.inference_mode(mode=True):
         assert not (x * 2).requires_grad
-    with mg.inference_mode(mode=False), mg.set_grad_enabled(mode=True):
+    with mg.inference_mode(mode=False):
         assert (x * 2).requires_grad
-    with mg.set_grad_enabled(mode=False):
-        assert not (x * 2).requires_grad
     with pytest.raises(TypeError, match="mode"):
         mg.no_grad(mode=True)

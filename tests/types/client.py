@@ -246,7 +246,7 @@ def epochs() -> float:
     return evaluated(model, data.tensors[0]).mean().item() + slower.get_last_lr()[0] + total
 
 
-@mg.set_grad_enabled(False)
+@mg.no_grad()
 def evaluated(model: nn.Module, x: Tensor) -> Tensor:
     y: Tensor = model.eval()(x)
     return y.softmax(-1)

@@ -108,7 +108,7 @@ DataLoader(rows, batch_size="2")  # error: incompatible type "str"
 DataLoader(3)  # error: incompatible type "int"
 
 
-@mg.set_grad_enabled(False)
+@mg.no_grad()
 def evaluated(x: Tensor) -> Tensor:
     return x
 

@@ -1,4 +1,4 @@
-"""Primitives as launches of kernels: shapes, strides, grids and arguments, the same on a GPU, natively and emulated."""
+"""Primitives as launches of kernels: shapes, strides, grids and arguments, the same on a GPU and natively."""
 
 from .attention import Attention
 from .cross_entropy import CrossEntropy

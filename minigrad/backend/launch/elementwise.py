@@ -9,11 +9,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ..numpy.elementwise import Elementwise as Numpys
-from .formulas import POWERS, TABLE, kind_of
 from .launcher import Launcher, broadcast_strides, layout
 from .rules import EXACT, KERNEL, NUMPYS
+from .source import TABLE, kind_of
 
 BOOL = np.dtype(bool)
+POWERS = {0: "one", 1: "same", 2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
+FORMULAS = (  # primitives that are a formula of the table and no more
+    (KERNEL, "exp log expm1 log1p sin cos atan tanh erf erfc sigmoid silu"),
+    (EXACT, "add sub mul div maximum minimum neg abs sqrt rsqrt relu where"),
+    (NUMPYS, "floor_divide remainder sign floor isnan isinf isfinite logical_and logical_or logical_xor logical_not"),
+    (NUMPYS, "eq ne lt le gt ge"),
+)
 
 
 class Operand(NamedTuple):
@@ -53,71 +60,7 @@ class Plan(NamedTuple):
     output: Output
 
 
-def unary(name, rule):
-    """A primitive that is the formula `name` of an operand."""
-
-    def primitive(self, x):
-        return self._map(name, (x,))
-
-    return rule(primitive)
-
-
-def binary(name, rule):
-    """The same of two operands."""
-
-    def primitive(self, x, y, out=None):
-        return self._map(name, (x, y), out)
-
-    return rule(primitive)
-
-
 class Elementwise(Launcher):
-    add = binary("add", EXACT)
-    sub = binary("sub", EXACT)
-    mul = binary("mul", EXACT)
-    div = binary("div", EXACT)
-    maximum = binary("maximum", EXACT)
-    minimum = binary("minimum", EXACT)
-    floor_divide = binary("floor_divide", NUMPYS)
-    remainder = binary("remainder", NUMPYS)
-    eq = binary("eq", NUMPYS)
-    ne = binary("ne", NUMPYS)
-    lt = binary("lt", NUMPYS)
-    le = binary("le", NUMPYS)
-    gt = binary("gt", NUMPYS)
-    ge = binary("ge", NUMPYS)
-    logical_and = binary("logical_and", NUMPYS)
-    logical_or = binary("logical_or", NUMPYS)
-    logical_xor = binary("logical_xor", NUMPYS)
-
-    neg = unary("neg", EXACT)
-    abs = unary("abs", EXACT)
-    sign = unary("sign", NUMPYS)
-    floor = unary("floor", NUMPYS)
-    sqrt = unary("sqrt", EXACT)
-    rsqrt = unary("rsqrt", EXACT)
-    exp = unary("exp", KERNEL)
-    log = unary("log", KERNEL)
-    expm1 = unary("expm1", KERNEL)
-    log1p = unary("log1p", KERNEL)
-    sin = unary("sin", KERNEL)
-    cos = unary("cos", KERNEL)
-    atan = unary("atan", KERNEL)
-    tanh = unary("tanh", KERNEL)
-    erf = unary("erf", KERNEL)
-    erfc = unary("erfc", KERNEL)
-    relu = unary("relu", EXACT)
-    sigmoid = unary("sigmoid", KERNEL)
-    silu = unary("silu", KERNEL)
-    logical_not = unary("logical_not", NUMPYS)
-    isnan = unary("isnan", NUMPYS)
-    isinf = unary("isinf", NUMPYS)
-    isfinite = unary("isfinite", NUMPYS)
-
-    @EXACT
-    def where(self, condition, x, y):
-        return self._map("where", (condition, x, y))
-
     @KERNEL
     def pow(self, x, y):
         if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
@@ -186,6 +129,18 @@ class Elementwise(Launcher):
     def _apart(self, x, y):
         """x, or a copy of it if it overlaps with y without being y: writing y would change what is yet to be read."""
         return self.copy(x) if x is not y and self.overlap(x, y) else x
+
+
+def _formula(name):
+    def primitive(self, *operands, out=None):
+        return self._map(name, operands, out)
+
+    return primitive
+
+
+for _rule, _names in FORMULAS:
+    for _name in _names.split():
+        setattr(Elementwise, _name, _rule(_formula(_name)))
 
 
 @functools.lru_cache(1 << 14)

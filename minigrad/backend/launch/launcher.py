@@ -2,14 +2,13 @@
 
 import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...base.recording import thread
 from .. import devices
 from ..kernels import Struct, constant
-from ..primitives import Primitives
 from .program import Program, Table, below, spanned
 
 LAYOUT = Struct("layout.cuh", "Layout")
@@ -28,7 +27,7 @@ PRECISIONS = "highest", "high", "medium"  # of float32 that is multiplied: as it
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
 
-class Launcher(Primitives):
+class Launcher:
     """A way to run kernels. A runner provides memory and `_run`; the classes of this package provide primitives.
 
     Arrays are NumPy's or CuPy's; only their shape, strides, dtype, views and reshape are used."""
@@ -40,6 +39,10 @@ class Launcher(Primitives):
     precision = "highest"  # of all: mg.set_float32_matmul_precision
     array_type: Any = np.ndarray
     warns = True
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, primitive: str) -> Any: ...  # of any family
 
     # -- what a runner gives
 

@@ -1,5 +1,5 @@
 """Which primitives are kernels on the CPU, and which NumPy computes. Each one of this package says so, and
-runners/native follows. A GPU and the emulator run all of them as kernels.
+runners/native follows. A GPU runs all of them as kernels.
 
 A primitive gives the same bits at every size, and whether it is recorded or not (see replay/): a recorded one always is
 a kernel. So NumPy may take its place only where the two are equal to the last bit, and lie in memory alike, which

@@ -4,9 +4,7 @@ import functools
 
 import numpy as np
 
-from ..primitives import Primitives
 from .elementwise import log
-from .matmul import product
 from .precision import in_single, is_half
 from .reduce import row_dots, row_sums
 from .softmax import finite_top, softmax_
@@ -30,9 +28,17 @@ def _wide(stored):
     return decorator
 
 
-class Attention(Primitives):
+class Attention:
     @_wide(1)
     def attention(self, q, k, v, mask, bias, scale, is_causal, keep=None, kept=1.0):
+        """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2), without T × S scores at a time.
+
+        q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nh a multiple of nkv. mask (bool, True: attend) and bias
+        (of q's dtype) are (B, nh, T, S), broadcast by strides of 0, or None. Causal: query i sees keys up to i. A query
+        that sees nothing gives zeros. lse is ln Σ exp of each row's scores in two parts, so that no digits are lost:
+        the largest score, and the rest, ∞ for a row that sees nothing. o lies in memory as (B, T, nh, Dv), as the
+        projection that follows wants it. keep (B, nh, T, S), bool, or None: dropout's, which multiplies the pattern by
+        `kept`, or by 0, before it meets v; only for attention_fits(dropout=True)."""
         (B, nh, T, _), (S, Dv) = q.shape, v.shape[2:]
         o = np.empty((B, T, nh, Dv), q.dtype).transpose(0, 2, 1, 3)
         lse = np.empty((B, nh, T, 2), q.dtype)
@@ -50,7 +56,7 @@ class Attention(Primitives):
             if keep is not None:
                 p *= _grouped(keep, k.shape[1])[b, :, :, t] * p.dtype.type(kept)
             part = o[b, :, t]
-            part[...] = product(p, v[b, :, None]).reshape(part.shape)
+            part[...] = np.matmul(p, v[b, :, None]).reshape(part.shape)
             total[total == 0] = np.inf  # so that exp(scores - lse) is 0
             both = lse[b, :, t]
             both[..., :1] = top.reshape(*both.shape[:-1], 1)
@@ -59,6 +65,7 @@ class Attention(Primitives):
 
     @_wide(3)
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal, keep=None, kept=1.0):
+        """dq, dk, dv. The pattern is computed again from the scores and lse."""
         (B, nh, T, _), (nkv, S) = q.shape, k.shape[1:3]
         dq, dk, dv = np.zeros(q.shape, q.dtype), np.zeros(k.shape, q.dtype), np.zeros(v.shape, q.dtype)
         for b, t in _blocks(B, nh, T, S):
@@ -68,7 +75,7 @@ class Attention(Primitives):
             p -= rest
             np.exp(p, out=p)
             dob = _grouped(do, nkv)[b, :, :, t]
-            ds = product(dob, v[b, :, None].swapaxes(-1, -2))
+            ds = np.matmul(dob, v[b, :, None].swapaxes(-1, -2))
             dropped = p
             if keep is not None:
                 factor = _grouped(keep, nkv)[b, :, :, t] * p.dtype.type(kept)
@@ -77,12 +84,19 @@ class Attention(Primitives):
             ds -= row_dots(ds, p)  # = do · o, but exactly 0 less for a query that sees one key
             ds *= p
             ds *= ds.dtype.type(scale)
-            dq[b, :, t] = product(ds, k[b, :, None]).reshape(dq[b, :, t].shape)
-            dk[b] += product(ds.swapaxes(-1, -2), _grouped(q, nkv)[b, :, :, t]).sum(2)
-            dv[b] += product(dropped.swapaxes(-1, -2), dob).sum(2)
+            dq[b, :, t] = np.matmul(ds, k[b, :, None]).reshape(dq[b, :, t].shape)
+            dk[b] += np.matmul(ds.swapaxes(-1, -2), _grouped(q, nkv)[b, :, :, t]).sum(2)
+            dv[b] += np.matmul(dropped.swapaxes(-1, -2), dob).sum(2)
         return dq, dk, dv
 
     def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
+        """Attention of one new position to itself and to those in a cache, which takes its key and value -> o.
+
+        q (B, nh, 1, D), k (B, nkv, 1, D), v (B, nkv, 1, Dv); keys (B, nkv, D, capacity) and values (B, nkv, capacity,
+        Dv) are the cache, of which `length` positions, an int64 array (1,) below capacity, are filled. k and v are
+        written behind them. Row b sees the positions from first[b] on, int64 (B,) up to length; None: all. slopes (nh,)
+        float64 or None: head h's scores are lowered by slopes[h] · distance. o (B, nh, 1, Dv) lies in memory as
+        (B, 1, nh, Dv). The work is in proportion to length, whatever the capacity."""
         (B, nh), n = q.shape[:2], int(length[0])
         keys[..., n], values[:, :, n] = k[:, :, 0], v[:, :, 0]
         positions, shape, mask, bias = np.arange(n + 1), (B, nh, 1, n + 1), None, None
@@ -93,15 +107,21 @@ class Attention(Primitives):
         return self.attention(q, keys[..., : n + 1].swapaxes(2, 3), values[:, :, : n + 1], mask, bias, scale, False)[0]
 
     def attention_fits(self, dtype, D, dropout=False):
+        """Do attention() and its backward support heads of this size, and dropout, which takes a CPU less time with the
+        pattern held? Kernels have limits, NumPy has none."""
         return not dropout
 
     @in_single
     def attention_pattern(self, scores, scale, mask, is_causal):
+        """softmax(scale * scores) over the last dim, exactly 0 where the mask is False or where causality forbids.
+
+        scores (…, T, S); mask: bool (True: attend), broadcast to scores, or None. Causal: query i of T sees keys up to
+        i, as in PyTorch (aligned at the top left). A row with nothing to see is zeros."""
         x = np.multiply(scores, scale, dtype=scores.dtype)
         if mask is not None:
             np.copyto(x, -np.inf, where=~mask)
         if is_causal:
-            np.copyto(x, -np.inf, where=_hidden(*x.shape[-2:]))
+            np.copyto(x, -np.inf, where=np.tri(*x.shape[-2:]) == 0)
         return softmax_(x)
 
     @in_single
@@ -129,7 +149,7 @@ def _grouped(x, nkv):
 def _scores(q, k, mask, bias, scale, is_causal, b, t):
     """scale q kᵀ + bias, -∞ where a query may not look: (b, nkv, group, t, S) of a block's queries."""
     nkv = k.shape[1]
-    x = product(_grouped(q, nkv)[b, :, :, t], k[b, :, None].swapaxes(-1, -2))
+    x = np.matmul(_grouped(q, nkv)[b, :, :, t], k[b, :, None].swapaxes(-1, -2))
     x *= x.dtype.type(scale)
     if bias is not None:
         x += _grouped(bias, nkv)[b, :, :, t]
@@ -138,16 +158,3 @@ def _scores(q, k, mask, bias, scale, is_causal, b, t):
     if is_causal:
         np.copyto(x, -np.inf, where=~np.tri(t.stop - t.start, k.shape[2], t.start, dtype=bool))
     return x
-
-
-_hidden_cache: dict = {}
-
-
-def _hidden(T, S):
-    """(T, S) bool, True above the diagonal."""
-    mask = _hidden_cache.get((T, S))
-    if mask is None:
-        mask = ~np.tri(T, S, dtype=bool)
-        _hidden_cache.clear()  # one shape at a time: a mask of 8192² is 64 MB
-        _hidden_cache[T, S] = mask
-    return mask

@@ -2,19 +2,21 @@
 
 import numpy as np
 
-from ..primitives import Primitives
 from .precision import wide
 
 
-class Index(Primitives):
+class Index:
     def getitem(self, x, index):
+        """x[index]; a view for ints and slices."""
         y = x[index]
         return y if type(y) is np.ndarray else x[(*index, ...)]
 
     def setitem(self, x, index, value):
+        """In place, broadcast and cast. value: an array or a number."""
         x[index] = value
 
     def getitem_add(self, shape, index, dy):
+        """Zeros of `shape` with dy added at `index`, where repeated indices add up: the adjoint of getitem."""
         parts = index if isinstance(index, tuple) else (index,)
         if any(isinstance(i, np.ndarray) and i.dtype != bool for i in parts):
             return added(shape, index, dy)
@@ -23,20 +25,25 @@ class Index(Primitives):
         return dx
 
     def gather(self, x, dim, index):
+        """y[i, j] = x[index[i, j], j] for dim 0, and likewise for the others; of index's shape."""
         return np.take_along_axis(x, index, dim)
 
     def scatter_add(self, shape, dim, index, dy):
+        """Zeros of `shape` with dy added at `index` along dim: the adjoint of gather. dy and index have one shape."""
         places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
         places[dim] = index
         return added(shape, tuple(places), dy)
 
     def flatnonzero(self, x):
+        """Where bools, flattened, are True: int64 (n,). Waits for a GPU."""
         return np.flatnonzero(x)
 
     def take(self, x, index):
+        """Rows of x: (V, C) and (…) -> (…, C)."""
         return np.take(x, index, axis=0)
 
     def take_add(self, rows, index, dy):
+        """Zeros (rows, C) with dy (N, C) added at index (N,): the adjoint of take. Sums in a fixed order."""
         dx = np.zeros((rows, dy.shape[1]), dy.dtype)
         if index.size:
             order = np.argsort(index, kind="stable")  # equal indices side by side: one sum for each

@@ -4,36 +4,31 @@ import math
 
 import numpy as np
 
-from ...base.locks import multiplying
-from ..primitives import Primitives
 from .precision import in_single
 from .reduce import column_sums
 
 
-class Matmul(Primitives):
+class Matmul:
     @in_single
     def matmul(self, a, b):
-        return product(a, b)
+        """(…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast."""
+        return np.matmul(a, b)
 
     @in_single
     def linear(self, x, weight, bias):
-        y = product(as_matrix(x), weight.T)
+        """x (…, k), weight (m, k), bias (m,) or None -> (…, m)."""
+        y = np.matmul(as_matrix(x), weight.T)
         if bias is not None:
             y += bias
         return y.reshape(x.shape[:-1] + y.shape[1:])
 
     @in_single
     def linear_backward(self, dy, x, weight, wanted):
+        """dy (…, m), x (…, k), weight (m, k) -> dx, dweight, dbias, those that are wanted."""
         flat = as_matrix(dy)
-        dx = product(flat, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
-        dweight = product(flat.T, as_matrix(x)) if wanted[1] else None
+        dx = np.matmul(flat, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
+        dweight = np.matmul(flat.T, as_matrix(x)) if wanted[1] else None
         return dx, dweight, column_sums(flat) if wanted[2] else None
-
-
-def product(a, b):
-    """np.matmul. What primitives hand to BLAS goes through here, or takes the lock itself."""
-    with multiplying.mine.lock:
-        return np.matmul(a, b)
 
 
 def as_matrix(x):

@@ -5,20 +5,19 @@ import functools
 import numpy as np
 
 from .. import devices
-from ..primitives import Primitives
 
 
-class Movement(Primitives):
-    device = devices.device("cpu")
-    array_type = np.ndarray
-    captures = False
-    warns = True
+class Movement:
+    device = devices.device("cpu")  # or "cuda"
+    array_type = np.ndarray  # what its arrays are
+    captures = False  # can steps be captured? See replay/captured.py
+    warns = True  # must primitives be called within quietly()? If not, they silence NumPy themselves
 
-    asarray = staticmethod(np.asarray)
+    asarray = staticmethod(np.asarray)  # x, or what NumPy makes of it, as an array of this backend
     zeros = staticmethod(np.zeros)
     full = staticmethod(np.full)
     overlap = staticmethod(np.may_share_memory)
-    quietly = staticmethod(functools.partial(np.errstate, all="ignore"))
+    quietly = staticmethod(functools.partial(np.errstate, all="ignore"))  # inside, NumPy does not warn of NaN and Inf
 
     def to_numpy(self, x):
         return x
@@ -27,24 +26,30 @@ class Movement(Primitives):
         return x
 
     def is_compact(self, x):
+        """Is it dense, row-major and writeable? Then in-place arithmetic may use it."""
         return x.flags.c_contiguous and x.flags.writeable
 
     def is_writeable(self, x):
+        """Not the result of expand, whose places share memory."""
         return x.flags.writeable
 
     def copy(self, x):
+        """Dense and row-major."""
         return x.copy(order="C")
 
     def reshape(self, x, shape):
+        """A view where one is possible."""
         return x.reshape(shape)
 
     def permute(self, x, dims):
+        """A view."""
         return x.transpose(dims)
 
-    expand = staticmethod(np.broadcast_to)
-    flip = staticmethod(np.flip)
-    cat = staticmethod(np.concatenate)
-    stack = staticmethod(np.stack)
+    expand = staticmethod(np.broadcast_to)  # a view: broadcast, with strides of 0
+    flip = staticmethod(np.flip)  # a view: reversed along dims, one or several
+    cat = staticmethod(np.concatenate)  # one after the other along dim
+    stack = staticmethod(np.stack)  # side by side along a new dim
 
     def pad(self, x, widths, value):
+        """widths: (before, after) of each dim."""
         return np.pad(x, widths, constant_values=value) if widths else x.copy()

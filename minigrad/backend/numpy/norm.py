@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from ..primitives import Primitives
 from .matmul import as_matrix
 from .precision import in_single
 from .reduce import column_dots, column_sums, row_dots, row_sums
 
 
-class Norm(Primitives):
+class Norm:
     @in_single
     def layer_norm(self, x, weight, bias, eps):
+        """x (…, C); weight, bias (C,) or None -> y (…, C), mean (…, 1), rstd (…, 1) = 1 / √(variance + eps)."""
         C = x.shape[-1]
         mean = row_sums(x) / C
         y = x - mean
@@ -24,6 +24,7 @@ class Norm(Primitives):
 
     @in_single
     def layer_norm_backward(self, dy, x, weight, mean, rstd, wanted):
+        """dx, dweight, dbias, those that are wanted."""
         C = x.shape[-1]
         xhat = x - mean
         xhat *= rstd
@@ -42,6 +43,7 @@ class Norm(Primitives):
 
     @in_single
     def rms_norm(self, x, weight, eps):
+        """x (…, C), weight (C,) or None -> y (…, C), rstd (…, 1) = 1 / √(mean x² + eps)."""
         rstd = 1 / np.sqrt(row_dots(x, x) / x.shape[-1] + x.dtype.type(eps))
         y = x * rstd
         if weight is not None:
@@ -50,6 +52,7 @@ class Norm(Primitives):
 
     @in_single
     def rms_norm_backward(self, dy, x, weight, rstd, wanted):
+        """dx, dweight, those that are wanted."""
         xhat = x * rstd
         dweight = column_dots(as_matrix(dy), as_matrix(xhat)) if wanted[1] else None
         if not wanted[0]:

@@ -4,21 +4,27 @@ import math
 
 import numpy as np
 
-from ..primitives import Primitives
-from .matmul import product
 from .precision import is_half
+from .reduce import Reduce
 
-_CHUNK = 1 << 14  # elements that an update touches at a time: five such arrays fit in a core's second-level cache
 
+class Optim(Reduce):
+    """For all parameters at once. Their arrays are compact; those of a slot have one dtype.
 
-class Optim(Primitives):
+    Options that may change from step to step come from a function, which returns rows of numbers; the last entry of a
+    slot is the number of its row."""
+
     def adam_(self, slots, options, beta1, beta2, eps, decoupled):
+        """One step of Adam or AdamW (decoupled). slots: (p, g, m, v, row). A row is (lr, weight_decay, step), step
+        counted from 1."""
         rows = options()
         for p, g, m, v, row in slots:
             lr, weight_decay, step = rows[row]
             _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step)
 
     def sgd_(self, slots, options, momentum, nesterov):
+        """One step of SGD. slots: (p, g, buffer, row). A row is (lr, weight_decay). The buffer starts as zeros; it is
+        not touched without momentum, and may be None then."""
         rows = options()
         for p, g, buffer, row in slots:
             lr, weight_decay = rows[row]
@@ -31,6 +37,8 @@ class Optim(Primitives):
             p -= g * lr
 
     def muon_(self, slots, options, nesterov, steps, eps):
+        """One step of Muon. slots: (p, g, momentum buffer, row, n, scale), where p holds matrices of n rows. A row is
+        (lr, weight_decay, momentum). steps and eps: see orthogonal() in optim/muon.py."""
         rows = options()
         for slot, g, buffer, row, n, scale in slots:
             lr, weight_decay, momentum = rows[row]
@@ -41,9 +49,11 @@ class Optim(Primitives):
             buffer[...], slot[...] = m, p * (1 - lr * weight_decay) - x.reshape(p.shape) * (lr * scale)
 
     def global_norm(self, arrays):
+        """The 2-norm of all their elements: (), float64."""
         return np.array(math.sqrt(sum(self.dot(x, x) for x in arrays)))
 
     def clip_(self, arrays, norm, most):
+        """Scale all by most / (norm + 1e-6), unless that is above 1; norm: (), float64. All become NaN if it is."""
         factor = most / (float(norm) + 1e-6)
         for x in () if factor >= 1 else arrays:
             x *= x.dtype.type(factor)
@@ -55,8 +65,8 @@ def _orthogonal(x, steps, eps):
     norm = np.sqrt(np.square(x, dtype=np.float64).sum((1, 2), keepdims=True))
     x = x / np.maximum(norm, eps).astype(x.dtype)
     for a, b, c in steps:
-        squares = product(x, x.mT)
-        x = x * a + product(squares * b + product(squares, squares) * c, x)
+        squares = np.matmul(x, x.mT)
+        x = x * a + np.matmul(squares * b + np.matmul(squares, squares) * c, x)
     return x
 
 
@@ -66,27 +76,12 @@ def _adam_one(p, g, m, v, lr, beta1, beta2, eps, weight_decay, decoupled, step):
         _adam_one(p32, g32, m32, v32, lr, beta1, beta2, eps, weight_decay, decoupled, step)
         p[...], m[...], v[...] = p32, m32, v32
         return
-    p, g, m, v = p.reshape(-1), g.reshape(-1), m.reshape(-1), v.reshape(-1)
-    rate = lr / (1 - beta1**step)
-    root = 1 / math.sqrt(1 - beta2**step)
-    scratch = np.empty((2, min(_CHUNK, p.size)), p.dtype)
-    for start in range(0, p.size, _CHUNK):
-        part = slice(start, start + _CHUNK)
-        pi, gi, mi, vi = p[part], g[part], m[part], v[part]
-        a, b = scratch[:, : pi.size]
-        if weight_decay and decoupled:
-            pi *= 1 - lr * weight_decay
-        elif weight_decay:
-            gi = np.multiply(pi, weight_decay) + gi
-        mi *= beta1
-        mi += np.multiply(gi, 1 - beta1, out=a)
-        vi *= beta2
-        np.multiply(gi, gi, out=a)
-        a *= 1 - beta2
-        vi += a
-        np.sqrt(vi, out=a)
-        a *= root
-        a += eps
-        np.multiply(mi, rate, out=b)
-        b /= a
-        pi -= b
+    if weight_decay and decoupled:
+        p *= 1 - lr * weight_decay
+    elif weight_decay:
+        g = g + p * weight_decay
+    m *= beta1
+    m += g * (1 - beta1)
+    v *= beta2
+    v += g * g * (1 - beta2)
+    p -= m * (lr / (1 - beta1**step)) / (np.sqrt(v) * (1 / math.sqrt(1 - beta2**step)) + eps)

@@ -5,13 +5,15 @@ import math
 import numpy as np
 
 from ..philox import AT_ONCE, Draw, doubles, words
-from ..primitives import Primitives
 
 
-class Random(Primitives):
-    random_words = staticmethod(words)
+class Random:
+    """`draw` says at which block (four words of 32 bits) of which Philox stream the words begin."""
+
+    random_words = staticmethod(words)  # (draw, n) -> (n,) uint32
 
     def random_uniform(self, draw, shape, dtype):
+        """In [0, 1), of 53 random bits in float64, 24 in float32 and 11 in float16."""
         y = np.empty(math.prod(shape), dtype)
         for first in range(0, y.size, AT_ONCE):
             some = y[first : first + AT_ONCE]
@@ -19,6 +21,7 @@ class Random(Primitives):
         return y.reshape(shape)
 
     def random_normal(self, draw, shape, dtype):
+        """Computed in float64."""
         y = np.empty(math.prod(shape), dtype)
         pairs = -(-y.size // 2)
         cosines, sines = y[:pairs], y[pairs:]
@@ -32,10 +35,12 @@ class Random(Primitives):
         return y.reshape(shape)
 
     def dropout(self, x, p, draw):
+        """(x mask, mask): mask holds 1 / (1 - p) with probability 1 - p, else 0, in x's dtype."""
         mask = np.multiply(self.dropout_mask(x.shape, p, draw), x.dtype.type(dropout_numbers(p)[1]))
         return x * mask, mask
 
     def dropout_mask(self, shape, p, draw):
+        """bool: where that mask is not 0."""
         return self.random_words(draw, math.prod(shape)).reshape(shape) >= dropout_numbers(p)[0]
 
 

@@ -2,20 +2,13 @@
 
 import numpy as np
 
-from ...base.locks import multiplying
-from ..primitives import Primitives
-from .precision import is_half, rounded, wide
-
-CHUNK = 1 << 15  # numbers that a core's cache holds
-RUN = 8  # numbers that may be added up in float32: few enough that no more than the last digit is lost
-BLAS_RUN = 128  # the same for BLAS, which adds them in several lanes
+from .precision import rounded, wide
 
 
-class Reduce(Primitives):
+class Reduce:
+    """dims: a tuple of numbers in [0, ndim). Sums of integers and bools are int64."""
+
     def sum(self, x, dims, keepdim):
-        if dims == (0,) and x.ndim == 2 and len(x) > RUN and x.flags.c_contiguous:
-            y = column_sums(x)
-            return y[None] if keepdim else y
         return rounded(np.sum(x, axis=dims, keepdims=keepdim, dtype=wide(x.dtype)), x.dtype)
 
     def max(self, x, dims, keepdim):
@@ -31,32 +24,34 @@ class Reduce(Primitives):
         return np.all(x, axis=dims, keepdims=keepdim)
 
     def argmax(self, x, dim, keepdim):
+        """int64; of equals the first."""
         return np.argmax(x, axis=dim, keepdims=keepdim)
 
     def argmin(self, x, dim, keepdim):
         return np.argmin(x, axis=dim, keepdims=keepdim)
 
     def argsort(self, x, dim, descending, k=None):
+        """int64, stable; NaN is the largest number. k: only the first k."""
         x = np.moveaxis(x, dim, -1)
         order = None if k is None else _first_places(x.reshape(-1, x.shape[-1]), descending, k)
         order = _order(x, descending)[..., :k] if order is None else order.reshape(*x.shape[:-1], k)
         return np.moveaxis(order, -1, dim)
 
     def cumsum(self, x, dim, reverse):
+        """reverse: from the end."""
         if reverse:
             return np.flip(self.cumsum(np.flip(x, dim), dim, False), dim)
         y = x.astype(wide(x.dtype))
         return rounded(np.cumsum(y, axis=dim, out=y), x.dtype)
 
     def dot(self, x, y):
-        if is_half(x):
-            x, y = x.astype(np.float32), y.astype(np.float32)
-        return _row_totals(np.ravel(x), np.ravel(y)).item()
+        """Σ x * y over everything, a float."""
+        return float(np.sum(np.multiply(x, y, dtype=np.float64)))
 
 
 def column_sums(x):
-    """(N, C) -> (C,): sum, but faster, as most of it happens in x's dtype (float32 for float16)."""
-    return rounded(_column_totals(x), x.dtype)
+    """(N, C) -> (C,)."""
+    return rounded(np.add.reduce(x, axis=0, dtype=wide(x.dtype)), x.dtype)
 
 
 def _keys(x, descending):
@@ -104,59 +99,16 @@ def _first_places(x, descending, k):
     return place[order[starts[:, None] + np.arange(k)]]
 
 
-def _column_totals(x):
-    whole = len(x) // RUN * RUN
-    runs = x[:whole].reshape(len(x) // RUN, RUN, x.shape[1])
-    runs = np.add.reduce(runs, axis=1, dtype=np.float32 if x.dtype == np.float16 else None)
-    totals = np.add.reduce(runs, axis=0, dtype=wide(x.dtype))
-    return totals + np.add.reduce(x[whole:], axis=0, dtype=wide(x.dtype))
-
-
 def column_dots(x, y):
     """Σ x * y over the rows, (N, C) -> (C,)."""
-    rows = max(1, CHUNK // max(1, x.shape[1]))
-    parts = [_column_totals(x[i : i + rows] * y[i : i + rows]) for i in range(0, len(x), rows)]
-    return rounded(np.add.reduce(parts, axis=0) if parts else np.zeros(x.shape[1]), x.dtype)
+    return rounded(np.add.reduce(x * y, axis=0, dtype=wide(x.dtype)), x.dtype)
 
 
 def row_dots(x, y):
     """Σ x * y over the last dimension, (…, n) -> (…, 1)."""
-    return rounded(_row_totals(x, y), x.dtype)
-
-
-def _row_totals(x, y):
-    # No lock: BLAS never hands products as short as these to threads of its own.
-    whole = x.shape[-1] // BLAS_RUN * BLAS_RUN
-    rest = np.vecdot(x[..., whole:], y[..., whole:])[..., None]
-    if not whole:
-        return rest
-    a, b = (z[..., :whole].reshape(*z.shape[:-1], -1, BLAS_RUN) for z in (x, y))
-    return np.add.reduce(np.vecdot(a, b), axis=-1, dtype=wide(x.dtype), keepdims=True) + rest
-
-
-_ones_cache: dict = {}
-
-
-def _ones(n, dtype):
-    """A shared vector of ones. Row sums as x @ ones go through BLAS, 3 times as fast as NumPy's over short rows."""
-    if (n, dtype) not in _ones_cache:
-        _ones_cache[n, dtype] = np.ones(n, dtype)
-        _ones_cache[n, dtype].flags.writeable = False
-    return _ones_cache[n, dtype]
+    return rounded(np.sum(x * y, axis=-1, keepdims=True, dtype=wide(x.dtype)), x.dtype)
 
 
 def row_sums(x):
     """(…, n) -> (…, 1)."""
-    if not x.flags.c_contiguous or x.size == 0:
-        return rounded(np.sum(x, axis=-1, keepdims=True, dtype=wide(x.dtype)), x.dtype)
-    n = x.shape[-1]
-    if n <= BLAS_RUN:
-        with multiplying.mine.lock:
-            return (x.reshape(-1, n) @ _ones(n, x.dtype)).reshape(x.shape[:-1] + (1,))
-    whole = n // BLAS_RUN * BLAS_RUN
-    with multiplying.mine.lock:
-        runs = x[..., :whole].reshape(*x.shape[:-1], -1, BLAS_RUN) @ _ones(BLAS_RUN, x.dtype)
-    y = np.add.reduce(runs, axis=-1, dtype=wide(x.dtype), keepdims=True)
-    if whole < n:
-        y += row_sums(x[..., whole:])
-    return rounded(y, x.dtype)
+    return rounded(np.sum(x, axis=-1, keepdims=True, dtype=wide(x.dtype)), x.dtype)

@@ -1,1 +1,1 @@
-"""What runs kernels: a GPU through CuPy (cuda), and the CPU at speed (native). tests/emulated/ proves them."""
+"""What runs kernels: a GPU through CuPy (cuda), and the CPU at speed (native)."""

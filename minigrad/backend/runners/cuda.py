@@ -15,16 +15,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from ...base.recording import refuse_within, thread, user_line
-from .. import devices, primitives
+from .. import devices
 from ..kernels import C_TYPES, entry_points
 from ..launch import Launched
 from ..launch.contract import Contract
 from ..launch.launcher import SHARED
 from ..launch.program import below, spanned
 from ..launch.rules import followed
+from ..numpy import NAMES
 from . import nvrtc
 from .graph import NONE_WRONG, GraphProgram, Lookup, checked
-from .toolchain import CompilerError
 
 PACKAGES = {  # of CUDA, by its version
     12: "cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
@@ -32,21 +32,17 @@ PACKAGES = {  # of CUDA, by its version
 }
 INSTALL = f"pip install {PACKAGES[13]} (for a driver of CUDA 12, or a GPU before Turing: {PACKAGES[12]})"
 MOST_LOOKUPS = 256  # of lines that look up at indices, remembered with the memory that their checks use
-NO_DEVICE = 100  # cudaErrorNoDevice
 # The methods of a Cuda that call the driver; all others use these.
 OF_A_GPU = "_run", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
 
 
 def why_not():
-    """What stands between this machine and device='cuda', or None: the first missing of CuPy, a driver, a GPU, NVRTC
-    for that GPU, and CUDA's headers."""
+    """What stands between this machine and device='cuda', or None: the first missing of CuPy, a driver, a GPU, NVRTC,
+    and CUDA's headers."""
     if importlib.util.find_spec("cupy") is None:
         return f"device 'cuda' needs CuPy, which is not installed: {INSTALL}"
     try:
         import cupy
-    except OSError as error:
-        why = f"cannot make its cache folder; name one in CUPY_CACHE_DIR ({first_line(error)})"
-        return f"device 'cuda': CuPy is installed, but {why}"
     except Exception as error:
         return f"device 'cuda': CuPy is installed, but cannot be imported ({first_line(error)})"
     runtime = cupy.cuda.runtime
@@ -60,11 +56,9 @@ def why_not():
     try:
         count = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
-        if error.status != NO_DEVICE:
-            return f"device 'cuda': CuPy is installed, but there is no NVIDIA driver that it can use ({error})"
-        count = 0
-    if count == 0:
-        return "device 'cuda': CuPy and a driver are here, but no GPU was found"
+        count = error
+    if not isinstance(count, int) or count == 0:
+        return f"device 'cuda': CuPy and a driver are here, but no GPU was found ({count})"
     try:
         compiler, _ = cupy.cuda.nvrtc.getVersion()
     except Exception as error:  # CuPy's loader has exceptions of its own
@@ -74,11 +68,7 @@ def why_not():
             f"device 'cuda': CuPy has found the NVRTC of CUDA {compiler}, and the NVIDIA driver is for CUDA {driver}: "
             f"pip install {nvrtc_package}, and remove the other"
         )
-    try:
-        nvrtc.target(cupy, cupy.cuda.Device().compute_capability)
-    except CompilerError as error:
-        return f"device 'cuda': {error}" + f"; CUDA 12 may: pip install {PACKAGES[12]}" * (compiler > 12)
-    if nvrtc.headers(cupy) is None:
+    if nvrtc.headers() is None:
         return f"device 'cuda' needs CUDA's headers: pip install {headers_package} (there is no cuda_fp16.h)"
     return None
 
@@ -101,7 +91,7 @@ class Cuda(Launched):
         device = cupy.cuda.Device()
         about = device.attributes
         self.array_type, self.gpu = cupy.ndarray, device.id
-        self._nvrtc = nvrtc.Nvrtc(cupy, nvrtc.target(cupy, device.compute_capability))
+        self._arch = device.compute_capability
         self.tensor_cores = int(device.compute_capability) >= 80
         self.shared_limit = about["MaxSharedMemoryPerBlockOptin"]
         self.shared_memory = about["MaxSharedMemoryPerMultiprocessor"]
@@ -149,7 +139,7 @@ class Cuda(Launched):
         only = entry if file == "elementwise" else None
         text = nvrtc.text(file, dtype.name, only)
         names = list(entry_points(text))
-        binary = self._compilers.submit(self._nvrtc.binary, file, dtype.name, only)
+        binary = self._compilers.submit(nvrtc.binary, file, dtype.name, only, self._arch)
 
         @functools.cache
         def functions():
@@ -329,7 +319,7 @@ class Cuda(Launched):
         return x.size > 0 and spanned(x) == x.nbytes and self.is_writeable(x)
 
 
-for _name in primitives.names():
+for _name in NAMES:
     if not (_rule := getattr(Launched, _name).natively).always and not _rule.same:
         setattr(Cuda, _name, followed(_name, getattr(Cuda, _name)))
 

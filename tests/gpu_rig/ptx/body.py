@@ -227,8 +227,8 @@ class Body:
 
     # ---------------------------------------------------------------------------------------------------- memory
 
-    def pointer(self, text, modifiers, size, store):
-        """C++ of a checked pointer to what an address names."""
+    def pointer(self, text, modifiers, size, use):
+        """C++ of a checked pointer to what an address names. use: LOAD, STORE or ATOMIC."""
         space = [m for m in modifiers if m in SPACES] or ["generic"]
         base, offset = self.address(text)
         if space == ["param"]:
@@ -236,14 +236,14 @@ class Body:
                 raise UnknownPTX("outside of its parameter")
             return f"(u8 *)({self.value(base)} + {offset})"
         at = f"(u64){self.value(base)} + {offset}"
-        how = f"{size}, {str(store).lower()}, __LINE__"
+        how = f"{size}, {use}"
         if space == ["shared"]:
             return f"shared_memory(t, (u32)({at}), {how})"
         frame = (f"(const u8 *){self.frame}", f"sizeof {self.frame}") if self.frame else ("(const u8 *)0", "0")
         if space == ["local"]:
             return f"local_memory(t, {at}, {size}, {frame[0]}, {frame[1]})"
         if space == ["generic"]:
-            where = f"{size}, {frame[0]}, {frame[1]}, {str(store).lower()}, __LINE__"
+            where = f"{size}, {frame[0]}, {frame[1]}, {use}"
             return f"generic_memory(t, {at}, {where}, &{self.found()})"
         return f"global_memory(t, {at}, {how}, &{self.found()})"
 
@@ -263,7 +263,8 @@ class Body:
         if len(values) != count:
             raise UnknownPTX("operands")
         size, c = SIZES[kind], c_type(kind)
-        lines = [f"u8 *const p = {self.pointer(address, rest, size * count, store)};"]
+        use = "STORE" if store else "LOAD"
+        lines = [f"u8 *const p = {self.pointer(address, rest, size * count, use)};"]
         for i, each in enumerate(values):
             if store:
                 lines.append(f"{{ const {c} x = {self.typed(each, kind)}; memcpy(p + {i * size}, &x, {size}); }}")
@@ -283,7 +284,7 @@ class Body:
         c = c_type(kind)
         if len(values) != (2 if what == ["cas"] else 1):
             raise UnknownPTX("operands")
-        lines = [f"u8 *const p = {self.pointer(address, rest, SIZES[kind], False)};"]
+        lines = [f"u8 *const p = {self.pointer(address, rest, SIZES[kind], 'ATOMIC')};"]
         lines += [f"{c} old; memcpy(&old, p, sizeof old);"]
         lines += [f"const {c} {letter} = {self.typed(each, kind)};" for letter, each in zip("xy", values)]
         lines.append(f"const {c} now = ({c})({ATOMIC[what[0]]}); memcpy(p, &now, sizeof now);")
@@ -334,7 +335,7 @@ class Body:
         if [m for m in modifiers if m != "trans"] != ["sync", "aligned", "m8n8", "x4", "shared", "b16"]:
             raise UnknownPTX("modifiers")
         self.meets = True
-        row = self.pointer(operands[1], ["shared"], 16, False)
+        row = self.pointer(operands[1], ["shared"], 16, "LOAD")
         results = [f"{register(each)} = r[{i}];" for i, each in enumerate(split(operands[0][1:-1]))]
         return f"u32 r[4]; load_matrices(t, {row}, {str(transposed).lower()}, r); {' '.join(results)}"
 
@@ -347,8 +348,8 @@ class Body:
         if modifiers != ["async", "cg", "shared", "global"] or operands[2] != "16":
             raise UnknownPTX("modifiers")
         bytes_read = self.value(operands[3])
-        to = self.pointer(operands[0], ["shared"], 16, True)
-        source = self.pointer(operands[1], ["global"], 16, False)
+        to = self.pointer(operands[0], ["shared"], 16, "STORE")
+        source = self.pointer(operands[1], ["global"], 16, "LOAD")
         return f"u8 *const to = {to}; begin_copy(t, to, {bytes_read} ? {source} : (u8 *)0);"
 
     def do_mma(self, name, modifiers, operands):

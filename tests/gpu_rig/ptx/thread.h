@@ -85,26 +85,26 @@ void find_global(const Thread &, u64 address, u32 bytes, Found *);
 [[noreturn]] void unwritten_shared(const Thread &, u64 address, u32 bytes);
 [[noreturn]] void outside_local(const Thread &, u32 bytes);
 
-// An access for accesses.cpp to count. site: the line of the translated kernel, which tells one from another.
-extern bool counting;
-void note(const Thread &, u32 site, bool shared, bool store, u64 address, u32 bytes);
-void count_block(const char *kernel);  // what the threads of a block that has ended have noted
+enum Use { LOAD, STORE, ATOMIC };
+// For races.cpp to compare with the accesses before. turns: how many barriers of the block, and of the warp, have passed.
+extern bool racing;
+void compare(const Thread &, bool shared, Use, u64 address, u32 bytes);
+void turns(const Thread &, u32 *of_block, u32 *of_warp);
 
-static __attribute__((noinline, unused)) u8 *global_memory(const Thread &t, u64 address, u32 bytes, bool store,
-                                                           u32 site, Found *found) {
+static __attribute__((noinline, unused)) u8 *global_memory(const Thread &t, u64 address, u32 bytes, Use use,
+                                                           Found *found) {
   if (address % bytes) misaligned(t, "global", address, bytes);
-  if (counting) note(t, site, false, store, address, bytes);
+  if (racing) compare(t, false, use, address, bytes);
   if (found->launch != launch_number || address < found->low || address + bytes > found->high)
     find_global(t, address, bytes, found);
   return (u8 *)address;
 }
 
-static __attribute__((noinline, unused)) u8 *shared_memory(const Thread &t, u64 address, u32 bytes, bool store,
-                                                           u32 site) {
+static __attribute__((noinline, unused)) u8 *shared_memory(const Thread &t, u64 address, u32 bytes, Use use) {
   if (address % bytes) misaligned(t, "shared", address, bytes);
-  if (counting) note(t, site, true, store, address, bytes);
   if (address + bytes > t.shared_size || address + bytes < address) outside_shared(t, address, bytes);
-  if (store)
+  if (racing) compare(t, true, use, address, bytes);
+  if (use == STORE)
     memset(t.written + address, 1, bytes);
   else
     for (u32 i = 0; i < bytes; i++)
@@ -119,9 +119,9 @@ static inline u8 *local_memory(const Thread &t, u64 address, u32 bytes, const u8
 }
 
 // A generic address is of global memory unless it lies in this block's shared memory or this thread's local frame.
-static inline u8 *generic_memory(const Thread &t, u64 address, u32 bytes, const u8 *frame, u64 size, bool store,
-                                 u32 site, Found *found) {
-  if (address - (u64)t.shared < t.shared_size) return shared_memory(t, address - (u64)t.shared, bytes, store, site);
+static inline u8 *generic_memory(const Thread &t, u64 address, u32 bytes, const u8 *frame, u64 size, Use use,
+                                 Found *found) {
+  if (address - (u64)t.shared < t.shared_size) return shared_memory(t, address - (u64)t.shared, bytes, use);
   if (address - (u64)frame < size) return local_memory(t, address, bytes, frame, size);
-  return global_memory(t, address, bytes, store, site, found);
+  return global_memory(t, address, bytes, use, found);
 }

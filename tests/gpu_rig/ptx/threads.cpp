@@ -36,6 +36,7 @@ struct Block {
   std::vector<Lane> lanes;
   std::vector<Copy> copies;  // that are on their way
   void *scheduler;
+  std::vector<u32> warp_turns;  // __syncwarps of each warp so far
   u32 current = 0, ended = 0, waiting = 0, turn = 0, site = 0;
   bool progress = false, failed = false;
   Failure *failure;
@@ -84,6 +85,10 @@ void unwritten_shared(const Thread &t, u64 address, u32 bytes) {
 }
 void outside_local(const Thread &t, u32 bytes) {
   fail(t, ILLEGAL_ADDRESS, "local memory out of bounds: %u bytes", bytes);
+}
+
+void turns(const Thread &t, u32 *of_block, u32 *of_warp) {
+  *of_block = t.block->turn, *of_warp = t.block->warp_turns[t.warp];
 }
 
 // ------------------------------------------------------------------------------------------------------- fibers
@@ -188,7 +193,7 @@ void barrier(Thread &t, u32 site) {  // every thread of the block has to come, a
     while (b.turn == turn) wait_for_others();
 }
 
-static Group &meet(Thread &t, u32 mask, u32 value) {  // returns when all lanes of the mask have come
+static Group &meet(Thread &t, u32 mask, u32 value, bool orders = false) {  // returns when all lanes of the mask have come
   if (!(mask >> t.lane & 1)) fail(t, LAUNCH_FAILED, "lane %u is not in its own mask %#x", t.lane, mask);
   auto &groups = t.block->groups[t.warp];
   u32 at = 0;
@@ -200,13 +205,13 @@ static Group &meet(Thread &t, u32 mask, u32 value) {  // returns when all lanes 
   const u32 turn = groups[at].turn;
   groups[at].values[turn & 1][t.lane] = value;
   if (++groups[at].arrived == (u32)__builtin_popcount(mask))
-    groups[at].arrived = 0, groups[at].turn++, t.block->progress = true;
+    groups[at].arrived = 0, groups[at].turn++, t.block->progress = true, t.block->warp_turns[t.warp] += orders;
   else
     while (groups[at].turn == turn) wait_for_others();
   return groups[at];
 }
 
-void warp_barrier(Thread &t, u32 mask) { meet(t, mask, 0); }
+void warp_barrier(Thread &t, u32 mask) { meet(t, mask, 0, true); }
 
 // A lane can be at most one meeting ahead of another of its mask, so two sets of values are enough.
 static u32 turn_of(Thread &t, u32 mask) {
@@ -345,13 +350,12 @@ extern "C" bool run_kernel(const KernelInfo *kernel, const u32 grid[3], const u3
   for (u64 i = 0; well && i < blocks; i++) {
     Block b;
     b.kernel = kernel, b.failure = failure;
-    b.threads.resize(n), b.fibers.resize(n), b.groups.resize((n + 31) / 32), b.lanes.resize(n);
+    b.threads.resize(n), b.fibers.resize(n), b.groups.resize((n + 31) / 32), b.lanes.resize(n), b.warp_turns.resize((n + 31) / 32);
     const u32 at[3] = {u32(i % grid[0]), u32(i / grid[0] % grid[1]), u32(i / grid[0] / grid[1])};
     memset(shared, 0xff, room), memset(written, 0, room);
     start_threads(b, grid, shape, at, parameters, shared, written, shared_size);
     run_block(b);
     well = !b.failed;
-    if (counting) count_block(kernel->name);
   }
   free(shared), free(written);
   return well;

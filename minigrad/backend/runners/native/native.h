@@ -1,10 +1,24 @@
-// What a kernel file sees, after words.h, when it is compiled for the CPU with one thread per block: the loops' hints to
+// What a kernel file sees when it is compiled for the CPU with one thread per block: CUDA's words, the loops' hints to
 // the vectoriser, float versions of exp and its kin that vectorise, and launch(), which spreads blocks over the cores.
 #pragma once
 #define MINIGRAD_NATIVE 1
 
+#include <cmath>
+#include <cstddef>
 #include <cstring>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
+#define __device__
+#define __host__
+#define __constant__ static const
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __restrict__ __restrict
+
+static const int warpSize = 32;
+typedef _Float16 half;
 #define __global__
 #define __shared__ static thread_local
 #define __syncthreads()
@@ -251,6 +265,16 @@ typedef void (*Work)(void* launch, long long first, long long last);
 static void (*run_blocks)(Work, void* launch, long long blocks);
 extern "C" void use_pool(void (*f)(Work, void*, long long)) { run_blocks = f; }
 
+// Where each argument begins: one after the other, each at a multiple of 8 bytes.
+template <typename... A>
+struct Packed {
+  std::size_t at[sizeof...(A) + 1] = {0};
+  constexpr Packed() {
+    const std::size_t sizes[] = {((sizeof(A) + 7) & ~std::size_t(7))..., 0};
+    for (std::size_t i = 0; i < sizeof...(A); i++) at[i + 1] = at[i] + sizes[i];
+  }
+};
+
 template <typename... A, std::size_t... I>
 inline void launch_with(void (*kernel)(A...), long long blocks, const unsigned* grid, const char* packed,
                         std::index_sequence<I...>) {
@@ -267,7 +291,6 @@ inline void launch_with(void (*kernel)(A...), long long blocks, const unsigned* 
   run_blocks([](void* launch, long long first, long long last) { (*(decltype(some)*)launch)(first, last); }, &some, blocks);
 }
 template <typename... A>
-inline int launch(void (*kernel)(A...), const unsigned* grid, unsigned long, const char* packed) {
+inline void launch(void (*kernel)(A...), const unsigned* grid, const char* packed) {
   launch_with(kernel, (long long)grid[0] * grid[1] * grid[2], grid, packed, std::index_sequence_for<A...>());
-  return 0;
 }

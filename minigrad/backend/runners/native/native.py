@@ -3,8 +3,9 @@
 Each primitive of backend/launch declares which of the two it uses: see launch/rules.py.
 """
 
+import ctypes
 import functools
-import logging
+import os
 import platform
 import struct
 from pathlib import Path
@@ -14,47 +15,50 @@ import numpy as np
 from ....base.locks import loading
 from ....base.quiet import call_quietly
 from ....base.recording import refuse_within, thread
-from ... import primitives
 from ...launch import Launched
 from ...launch.rules import MANY
-from ...launch.source import source as source_of
-from ...numpy import Numpy
-from ..toolchain import CompilerError, address, modules
-from . import pool
+from ...launch.source import source
+from ...numpy import NAMES, Numpy
+from ..compiler import Source, load, load_all
 from .attention import CpuAttention
+from .kernel import Replay, address, exports, kernels, packed_grid
 from .matmul import Gemm
 
-log = logging.getLogger("minigrad")
+FOLDER = Path(__file__).parent
 FLAGS: tuple[str, ...] = (
     "-std=c++17", "-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-w",
 )  # fmt: skip
 if platform.machine() in ("x86_64", "AMD64"):
     FLAGS += ("-mprefer-vector-width=512",)  # else GCC uses half of AVX-512's registers: exp takes 1.4 times as long
+POOL_FLAGS = ("-std=c++17", "-O2", "-pthread")
+MOST_THREADS = 1024  # however many are asked for
 SHARE = 1 << 14  # elements worth handing to another core
 TRAINING = "gemm", "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention"
 """What training needs, compiled together the first time that one of them is wanted where arrays are large. A program
 with small ones waits for no more than it uses."""
-
-FOLDER = Path(__file__).parent
 OWN = "gemm", "attention"
 """What replaces files of kernels/ on a CPU."""
 
 
-@functools.lru_cache(4096)
-def _shape(grid):
-    """A grid of up to three dims, and blocks of one thread, as the entry points take them."""
-    return struct.pack("6I", *grid, *(1,) * (6 - len(grid)))
+def cores():
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads():
+    """How many threads compute: OMP_NUM_THREADS, which other libraries heed too, or the cores this process may use."""
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    if wanted.isascii() and wanted.isdecimal() and (digits := wanted.lstrip("0")):
+        return min(int(digits[:5]), MOST_THREADS)
+    return cores()
 
 
 @functools.cache
-def header():
-    words = FOLDER.parent / "toolchain" / "words.h"
-    return words.read_text(encoding="utf-8") + (FOLDER / "native.h").read_text(encoding="utf-8")
-
-
-def source(file, dtype):
-    """What to compile for a file of kernels/, or for one of OWN."""
-    return source_of(file, dtype, FOLDER / f"{file}.cpp" if file in OWN else None)
+def pool():
+    """The library of pool.cpp, compiled: the threads that kernels run on."""
+    library = load(Source((FOLDER / "pool.cpp").read_text(encoding="utf-8"), POOL_FLAGS, "pool"))
+    library.replay.argtypes, library.replay.restype = (ctypes.c_void_p, ctypes.c_longlong), None
+    return library
 
 
 class NativeKernels(Gemm, CpuAttention, Launched):
@@ -64,8 +68,9 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     column_part = 1024  # rows that a block reduces by itself
 
     def __init__(self):
-        self.threads = pool.threads()
-        self._pool = pool.start(self.threads)
+        self.threads = threads()
+        pool().start_pool(self.threads)
+        self._run_blocks = ctypes.cast(pool().run_blocks, ctypes.c_void_p)
         self._kernels: dict = {}
 
     one_thread = True
@@ -96,7 +101,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         if type(packed) is not bytes:
             args = self.with_tables(args)  # which live until the kernel has run
             packed = kernel.pack(args)
-        kernel.function(_shape(grid), shared, packed)
+        kernel.function(packed_grid(grid), packed)
 
     def kernel(self, *key):
         """The Kernel of a file, entry and dtype."""
@@ -105,28 +110,33 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     def _load(self, file, entry, dtype):
         with loading:
             if (file, entry, dtype) not in self._kernels:  # another thread may have been first
-                self.compile([(file, dtype)])
+                self.compile([(each, dtype) for each in self._together(file, dtype)])
         return self._kernels[file, entry, dtype]
+
+    def _together(self, file, dtype):
+        """The files that are compiled with this one."""
+        return [file]
 
     def replayer(self, launches):
         """A Replay of recorded launches."""
-        return pool.Replay([(self.kernel(*launch[:3]), _shape(launch.grid), launch) for launch in launches])
-
-    def _compile(self, wanted):
-        self.compile(wanted)
+        return Replay(pool().replay, [(self.kernel(*launch[:3]), launch) for launch in launches])
 
     def compile(self, wanted):
         """Compile and load kernel files for dtypes, (file, dtype) each, several at a time."""
-        named = [(file, dtype.name) for file, dtype in wanted]
-        made = modules(named, header(), FLAGS, "native", text_of=source, threads=self.threads)
-        for (file, dtype), module in zip(wanted, made):
-            module.library.use_pool(self._pool)
-            for name, kernel in module.kernels.items():
+        header, texts, sources = (FOLDER / "native.h").read_text(encoding="utf-8"), [], []
+        for file, dtype in wanted:
+            text = source(file, dtype.name, FOLDER / f"{file}.cpp" if file in OWN else None)
+            label = f"{file.replace(' ', '-')}-{dtype}-native"
+            texts.append(text)
+            sources.append(Source(f"{header}\n{text}\n{exports(text)}\n", FLAGS, label))
+        for (file, dtype), text, library in zip(wanted, texts, load_all(sources, self.threads)):
+            library.use_pool(self._run_blocks)
+            for name, kernel in kernels(text, library).items():
                 self._kernels[file, name, dtype] = kernel
 
 
 class Native(NativeKernels):
-    """Each primitive as a kernel or by NumPy, as its rule says; all by NumPy once a kernel cannot be compiled.
+    """Each primitive as a kernel or by NumPy, as its rule says.
 
     any_size: kernels for small arrays too, where there is a kernel at all."""
 
@@ -136,32 +146,9 @@ class Native(NativeKernels):
         super().__init__()
         self.any_size = any_size
         self.large: set = set()  # the dtypes of which there has been an array of many elements
-        self.failed = None  # why kernels are no longer used, after an error
 
-    def _load(self, file, entry, dtype):
-        with loading:
-            if (file, entry, dtype) not in self._kernels:
-                together = TRAINING if dtype in self.large and file in TRAINING else [file]
-                self._compile([(each, dtype) for each in together])
-        return self._kernels[file, entry, dtype]
-
-    def _compile(self, wanted):
-        """compile(); but after the first error, nothing is compiled any more."""
-        if self.failed is not None:
-            raise self.failed
-        try:
-            self.compile(wanted)
-        except CompilerError as error:
-            self.failed, self.captures = error, False
-            log.warning("minigrad: %s; computing with NumPy instead", error)
-            raise
-
-    def _load_before(self, name, slots):
-        """Have the kernels of a primitive that works in place before it changes the first of these arrays: what it had
-        done so far, NumPy would do again."""
-        for dtype in {(slot[0] if type(slot) is tuple else slot).dtype for slot in slots}:
-            if ("optim", name.rstrip("_"), dtype) not in self._kernels:
-                self._load("optim", name.rstrip("_"), dtype)
+    def _together(self, file, dtype):
+        return TRAINING if dtype in self.large and file in TRAINING else [file]
 
     def pays(self, rule, args):
         """Are these arguments of a primitive ones for its kernel?"""
@@ -190,7 +177,7 @@ class Native(NativeKernels):
         if largest >= MANY:
             self.large.add(dtype)
         enough = 0 if self.any_size or not compact else rule.from_size
-        return largest >= enough and self.failed is None
+        return largest >= enough
 
 
 def refuse_half(name, args):
@@ -233,17 +220,12 @@ def by_rule(name):
         if thread.recorder is not None:
             return thread.recorder.primitive(name, recorded, self, args, kwargs)
         if not rule.never and self.pays(rule, args):
-            try:
-                if name.endswith("_") and type(args[0]) is list:
-                    self._load_before(name, args[0])
-                return launch(self, *args, **kwargs)
-            except CompilerError:  # _load has said why
-                pass
+            return launch(self, *args, **kwargs)
         y = numpy(*args, **kwargs) if rule.silent else call_quietly(numpy, args, kwargs)
         return y if type(y) is np.ndarray and y.flags.c_contiguous else compacted(y, (*args, *kwargs.values()))
 
     return primitive
 
 
-for _name in primitives.names():
+for _name in NAMES:
     setattr(Native, _name, by_rule(_name))

@@ -177,15 +177,12 @@ extern "C" void start_pool(int n) {
 
 // One launch of a kernel, as it was recorded: its function and what the function takes, as in native.h.
 struct Launch {
-  int (*function)(const unsigned* grid, unsigned long shared, const char* packed);
+  void (*function)(const unsigned* grid, const char* packed);
   const unsigned* grid;
-  unsigned long shared;
   const char* packed;
 };
 
-// Run n launches, one after the other. -> the place of the first that fails, or n.
-extern "C" long long replay(const Launch* launches, long long n) {
-  for (long long i = 0; i < n; i++)
-    if (launches[i].function(launches[i].grid, launches[i].shared, launches[i].packed)) return i;
-  return n;
+// Run n launches, one after the other.
+extern "C" void replay(const Launch* launches, long long n) {
+  for (long long i = 0; i < n; i++) launches[i].function(launches[i].grid, launches[i].packed);
 }

@@ -1,0 +1,137 @@
+"""The C++ compiler, and the folder of compiled kernels: a source is compiled once per machine, and kept.
+
+The folder's files are loaded and run, so nobody else may write there. Each is written whole or not at all.
+"""
+
+import ctypes
+import functools
+import hashlib
+import json
+import logging
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from subprocess import PIPE, STDOUT
+from typing import NamedTuple
+
+from ...base.errors import CompilerError
+from ...base.files import atomic_write
+
+log = logging.getLogger("minigrad")
+NAMES = "g++", "c++", "clang++"
+
+
+class Source(NamedTuple):
+    """What one shared library is made of. label names the file, for people who look into the cache."""
+
+    text: str
+    flags: tuple
+    label: str
+
+
+def folder():
+    """The path of the cache folder: $MINIGRAD_CACHE, or minigrad/ in $XDG_CACHE_HOME or ~/.cache. It is made
+    if missing.
+
+    Raises CompilerError if it cannot be made, if it is someone else's, or if others may write there."""
+    if os.name != "posix":
+        raise CompilerError("the kernel cache needs POSIX's owners and modes of files")
+    xdg = os.environ.get("XDG_CACHE_HOME") or ""
+    base = xdg if os.path.isabs(xdg) else "~/.cache"  # a relative path is to be ignored, says XDG
+    path = os.path.realpath(os.path.expanduser(os.environ.get("MINIGRAD_CACHE") or f"{base}/minigrad"))
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        about = os.stat(path)
+    except OSError as error:
+        raise CompilerError(
+            f"the cache folder {path} cannot be made: {error.strerror}; name another in MINIGRAD_CACHE"
+        ) from error
+    if about.st_uid not in (0, os.geteuid()):
+        raise CompilerError(f"the cache folder {path} belongs to another user: name another in MINIGRAD_CACHE")
+    if about.st_mode & 0o022:
+        raise CompilerError(f"the cache folder {path} may be written to by others: chmod go-w {path}")
+    return path
+
+
+@functools.cache
+def find_compiler():
+    """The command that runs the C++ compiler, as a tuple of words: $CXX, which may have arguments ("ccache g++"), or
+    the first of g++, c++, clang++. Raises CompilerError if there is none."""
+    wanted = shlex.split(os.environ.get("CXX", ""))
+    for words in [wanted] if wanted else [[name] for name in NAMES]:
+        if path := shutil.which(words[0]):
+            return (os.path.abspath(path), *words[1:])
+    raise CompilerError(
+        f"CXX={shlex.join(wanted)} cannot be run"
+        if wanted
+        else "no C++ compiler (g++ or clang++) was found (apt install g++)"
+    )
+
+
+@functools.cache
+def machine():
+    """What a result depends on beside its source: the compiler behind the command, and what -march=native looks at."""
+    files = [os.stat(path) for word in find_compiler() if (path := shutil.which(word))]
+    compiler = [*find_compiler(), *((about.st_size, about.st_mtime_ns) for about in files)]
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            cpu = sorted({line for line in file if line.startswith(("model name", "flags", "Features"))})
+    except OSError:
+        cpu = [platform.processor()]
+    return [compiler, cpu, platform.machine(), sys.platform, platform.libc_ver()]
+
+
+def load(source):
+    """The shared library of a Source as a ctypes.CDLL: from the cache, or compiled. Raises CompilerError."""
+    return load_all([source])[0]
+
+
+def load_all(sources, threads=1):
+    """[the ctypes.CDLL of each Source]. What is not kept yet is compiled, several at a time. Raises CompilerError."""
+    place = folder()
+    paths = [Path(place, _name(source)) for source in sources]
+    missing = {path: source for path, source in zip(paths, sources) if not path.exists()}
+    if missing:
+        _say_once(place)
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(_build, missing.values(), missing))
+    try:
+        return [ctypes.CDLL(str(path)) for path in paths]
+    except OSError as error:
+        raise CompilerError(f"a compiled kernel cannot be loaded: {error}") from error
+
+
+@functools.cache
+def _say_once(place):
+    log.warning("minigrad: compiling kernels for this CPU, once (up to a minute); they are kept in %s", place)
+
+
+def _name(source):
+    key = json.dumps([source, machine()])
+    return f"{source.label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.so"
+
+
+def _build(source, path):
+    name = shlex.join(find_compiler())
+    with tempfile.TemporaryDirectory() as scratch:
+        text, result = Path(scratch, "kernel.cpp"), Path(scratch, "kernel.so")
+        text.write_text(source.text, encoding="utf-8")
+        command = [*find_compiler(), *source.flags, "-shared", "-fPIC", text, "-o", result, "-lm"]
+        try:
+            run = subprocess.run(command, stdout=PIPE, stderr=STDOUT, errors="replace", check=False)
+        except OSError as error:
+            raise CompilerError(f"{name} cannot be run: {error.strerror}") from error
+        if run.returncode or not result.is_file():
+            said = [line.strip() for line in run.stdout.splitlines() if "error" in line.lower()]
+            why = said[0] if said else f"it ended with status {run.returncode}"
+            raise CompilerError(f"{name} cannot compile {source.label}: {why}")
+        try:
+            atomic_write(path, result.read_bytes(), mode=0o600)
+        except OSError as error:  # full, read-only, gone
+            raise CompilerError(f"the cache folder {path.parent} cannot be used: {error.strerror}") from error

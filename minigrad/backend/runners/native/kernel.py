@@ -1,0 +1,133 @@
+"""A compiled kernel: its entry point, callable with arrays and numbers, now or as a part of a recorded run."""
+
+import ctypes
+import functools
+import itertools
+import struct
+
+import numpy as np
+
+from ...kernels import entry_points
+from ...launch.contract import Contract
+from ...launch.program import Table
+
+# How an argument of a C type is packed; each begins at a multiple of 8 bytes. A struct comes as bytes.
+FORMATS = {"*": "Q", "double": "d", "float": "f4x", "int": "i4x", "unsigned": "I4x", "long long": "q",
+           "unsigned long long": "Q", "bool": "?7x", "half": "e6x", "signed char": "b7x", "unsigned char": "B7x",
+           "short": "h6x", "unsigned short": "H6x"}  # fmt: skip
+
+
+def exports(text):
+    """What a kernel's text is followed by: for each entry point a function (grid, packed arguments)."""
+    return "\n".join(
+        f'extern "C" void run_{name}(const unsigned* grid, const char* packed) {{ launch({name}, grid, packed); }}'
+        for name in entry_points(text)
+    )
+
+
+def kernels(text, library):
+    """{entry point: its Kernel} of a compiled text."""
+    return {name: Kernel(Contract(name, text), getattr(library, f"run_{name}")) for name in entry_points(text)}
+
+
+def address(x):
+    """Where an array's first element lies in memory."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(x))  # a quarter of the 2 µs that x.ctypes.data takes
+    except (TypeError, ValueError):  # read-only, empty or not in one piece
+        return x.ctypes.data
+
+
+@functools.lru_cache(4096)
+def packed_grid(grid):
+    """A grid of up to three dims, as the entry points take it."""
+    return struct.pack("3I", *grid, *(1,) * (3 - len(grid)))
+
+
+class Kernel:
+    """One entry point, called as function(packed_grid(grid), pack(args)).
+
+    Arguments are arrays, None for a null pointer, numbers, and bytes for structs, of the declared types."""
+
+    def __init__(self, contract, function):
+        self.contract, self.name, self.kinds = contract, contract.name, contract.kinds
+        function.argtypes, function.restype = (ctypes.c_char_p, ctypes.c_char_p), None
+        self.function = function
+        self.pointers = [i for i, kind in enumerate(self.kinds) if kind == "*"]
+        sizes = contract.sizes
+        self.words = [sizes.get(kind, 8) // 8 for kind in self.kinds]  # of 8 bytes, that each argument takes
+        self._pack = struct.Struct("=" + "".join(FORMATS.get(kind) or f"{sizes[kind]}s" for kind in self.kinds)).pack
+
+    @functools.cached_property
+    def quick(self):
+        """A function (grid, *args) -> pack(args), True if there are tables in them, or None, an error too, if a quick
+        look does not tell that the arguments are right. A launch may take less time than a slow one."""
+        if self.contract.tables:
+            return self.contract.quickly("True", flag="carray", of_rows="carray")
+        first = "addressof(byte({0}))"  # which is an error unless the array is compact and writeable
+        given = [
+            f"0 if {p.name} is None else {first.format(p.name)}" if p.kind == "*" else p.name
+            for p in self.contract.parameters
+        ]
+        scope = dict(pack=self._pack, addressof=ctypes.addressof, byte=ctypes.c_char.from_buffer)
+        return self.contract.quickly(f"pack({', '.join(given)})", scope=scope)
+
+    def pack(self, args):
+        """The arguments, as `launch` of native.h reads them. Raises TypeError for others."""
+        values = list(args)
+        try:
+            for i in self.pointers:
+                x = values[i]
+                values[i] = 0 if x is None else address(x)
+            return self._pack(*values)
+        except (struct.error, TypeError, IndexError, AttributeError) as error:
+            raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None
+
+    def places(self):
+        """Where each argument begins when it is packed, in words of 8 bytes."""
+        return list(itertools.accumulate(self.words, initial=0))
+
+
+class Replay:
+    """Recorded launches, run again by one call into C. All that they read, but for arrays, lies in `words`, where the
+    addresses of arrays may be changed."""
+
+    def __init__(self, replay, launches):
+        """replay: the function of pool.cpp. launches: (Kernel, the recorded Launch) each."""
+        self._kept, pieces, self._pointers, within, rows = launches, [], [], [], []
+        size = 0  # of all pieces, in words
+
+        def add(piece):
+            nonlocal size
+            pieces.append(piece + bytes(-len(piece) % 8))
+            size += len(pieces[-1]) // 8
+            return size - len(pieces[-1]) // 8
+
+        for at, (kernel, launch) in enumerate(launches):
+            args, tables = list(launch.args), []
+            for i in kernel.pointers:
+                if type(args[i]) is Table:
+                    struct, table = args[i]
+                    begin = add(b"".join(struct.packed(row, address) for row in table))
+                    step = struct.size // 8
+                    self._pointers += [(begin + k * step + j, at) for k in range(len(table)) for j in struct.pointers]
+                    args[i] = None
+                    tables.append((i, begin))
+            begin = add(kernel.pack(args))
+            places = kernel.places()
+            self._pointers += [(begin + places[i], at) for i in kernel.pointers if args[i] is not None]
+            within += [(begin + places[i], table) for i, table in tables]
+            function = ctypes.cast(kernel.function, ctypes.c_void_p).value
+            rows.append((function, add(packed_grid(launch.grid)), begin))
+        self.words = np.frombuffer(bytearray(b"".join(pieces)), np.uint64)
+        start = self.words.ctypes.data
+        for place, table in within:
+            self.words[place] = start + 8 * table
+        found = [(function, start + 8 * grid, start + 8 * packed) for function, grid, packed in rows]
+        self._launches = np.array(found, np.uint64).reshape(-1, 3)  # what pool.cpp's Launch is
+        self.call = replay, (self._launches.ctypes.data,), (len(launches),)  # function, arguments to map()
+
+    def pointers(self):
+        """(place, launch): where addresses are among the words, and for which launch."""
+        found = np.array(self._pointers, np.int64).reshape(-1, 2)
+        return found[:, 0], found[:, 1]
