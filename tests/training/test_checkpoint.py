@@ -73,7 +73,7 @@ def test_a_run_goes_on_as_if_it_had_not_stopped(path):
     def make():
         model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
         optimizer = optim.AdamW(model.parameters(), lr=0.1)
-        return {"model": model, "optimizer": optimizer, "schedule": optim.lr_scheduler.StepLR(optimizer, 2)}
+        return {"model": model, "optimizer": optimizer, "schedule": optim.lr_scheduler.CosineAnnealingLR(optimizer, 8)}
 
     def steps(run):
         for _ in range(3):

@@ -322,7 +322,7 @@ def test_drawing_changes_no_grad_runs_no_hook_and_frees_nothing():
     model.norm.weight.grad = mg.ones(8)
     hooks = dict(logits.node.hooks)
     for direction in ("forward", "backward"):
-        with mg.detect_anomaly(), mg.no_grad():
+        with mg.autograd.detect_anomaly(), mg.no_grad():
             viz.graph(loss, direction=direction, show="grad_norm")
     assert not ran and logits.grad is None and logits.node.hooks == hooks
     assert (model.norm.weight.grad.numpy() == 1).all()
