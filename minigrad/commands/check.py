@@ -24,9 +24,8 @@ from ..backend.runners.native.pool import cores
 from ..base import cli
 from ..base.errors import similar
 from ..base.files import atomic_write
-from ..gradcheck.report import KINK, PASS, WARN, versions
+from ..gradcheck.report import KINK, PASS, WARN, told, versions
 from ..gradcheck.sweep import summary, sweep, table, worst_first
-from ..gradcheck.where import told
 
 
 def arguments(argv):

@@ -11,9 +11,8 @@ import numpy as np
 from .. import backend, cuda, nn, optim
 from ..autograd import no_grad, registry
 from ..backend.runners.cuda import first_line
-from ..gradcheck.report import KINK, PASS, WARN
+from ..gradcheck.report import KINK, PASS, WARN, told
 from ..gradcheck.sweep import check_op
-from ..gradcheck.where import told
 from ..nn import functional as F
 from ..random import manual_seed
 from ..replay.captured import capture

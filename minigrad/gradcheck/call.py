@@ -3,6 +3,7 @@
 import inspect
 import os
 import re
+import sys
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -11,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from .. import autograd
+from ..base.engines import Own
 from ..nn import Module
 from ..random import default_generator
 from ..replay.captured import Captured
 from ..tensor import Tensor
-from .adapters import framework_of
-from .adapters.foreign import Adapted
-from .subject import Leaf, Subject, aligned, branches, flat, host, mapped, nothing_returned, wrapped
+from .frameworks import Adapted, Engine, Pair, nothing_returned, owner_of
+from .subject import Leaf, Subject, aligned, branches, flat, host, mapped, wrapped
 
 _checking = threading.RLock()
 
@@ -66,10 +67,33 @@ def prepared(fn, inputs, kwargs=None, vjp=None, expected_vjp=None):
     if kwargs:
         inputs = (*inputs, Keywords(kwargs))
     if framework is not None:
-        fn = framework.adapted(fn, framework.public(fn) or label_of(framework.source(fn)))
-        inputs = framework.arguments(inputs)
+        fn, inputs = framework.adapted(fn), mapped(inputs, framework.entered, of=framework.kinds)
         expected_vjp = expected_vjp and fn.expectation(expected_vjp)
     return (Expecting(fn, expected_vjp) if expected_vjp else fn), inputs
+
+
+def framework_of(fn, inputs, vjp=None):
+    """The Framework whose function fn is, or None if it is one of Tensors. Raises TypeError where that is unclear."""
+    found = None
+    owned = inputs, owner_of(fn)
+    if not flat(owned, of=(Tensor, Module)):
+        if hasattr(sys.modules.get("torch"), "autograd"):  # not, if it is there in part only
+            from .pytorch import framework
+
+            found = framework if flat(owned, of=framework.kinds) else None
+        if found is None and (own := flat(owned, of=Own)):
+            found = Engine(own[0])
+        if found is None and any(x.dtype.kind in "fc" for x in flat(inputs, of=np.ndarray)):
+            if vjp is None:
+                raise TypeError(
+                    "gradcheck: NumPy arrays have no gradient. Pass vjp=, a function (dy, *inputs) -> gradients; or "
+                    "minigrad's Tensors (mg.tensor(x)) or torch tensors to a function of those"
+                )
+            return Pair(vjp)
+    if vjp is not None:
+        raise TypeError("gradcheck: vjp is for functions of NumPy arrays; others have gradients of their own. "
+                        "expected_vjp is compared with those")  # fmt: skip
+    return found
 
 
 def unpacked(inputs, framework):
@@ -260,9 +284,9 @@ def label_of(fn):
     if op:
         return op.name
     if isinstance(fn, Adapted):
-        return fn.label
+        fn = fn.source
     code = getattr(fn, "__code__", None)
-    name = getattr(fn, "__qualname__", None) or type(fn).__name__
+    name = getattr(fn, "__qualname__" if code else "__name__", None) or type(fn).__name__
     return f"lambda at {code.co_filename}:{code.co_firstlineno}" if code and "<lambda>" in name else name
 
 

@@ -10,8 +10,6 @@ Four words are used for what goes in and out, here and in all of gradcheck:
 import copy
 import math
 from dataclasses import fields, is_dataclass
-from functools import partial
-from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from ..random import default_generator
 from ..tensor import Tensor, from_backend
 from .budget import check_time
 
+FLOAT64, TRIALS = np.dtype("float64"), 3  # TRIALS: of random moves, of which the largest change counts
 PRECISION = {np.dtype(name): float(np.finfo(name).eps) for name in ("float16", "float32", "float64")}
 
 
@@ -69,6 +68,27 @@ class Subject:
         if tie:
             tensors[tie[1]] = tensors[tie[0]]
         return Run(tensors, self.call(tensors))
+
+    def spread(self, dys, arrays=None, eps=None, ties=True):
+        """By how much [the outputs as one vector, the gradient of each leaf] change if every input, parameter and
+        cotangent is off by a relative eps (default: what float64 rounds): the rounding that no backward avoids.
+        Infinite where that makes NaN of a number. ties: equal numbers stay equal."""
+        rng, eps = np.random.default_rng(0), eps or PRECISION[FLOAT64]
+        arrays = self.arrays if arrays is None else arrays
+
+        def off(xs, eps):
+            numbers, which = joined(xs), slice(None)
+            numbers, which = np.unique(numbers, return_inverse=True) if ties else (numbers, which)
+            moved = (numbers * (1 + eps * rng.choice([-1.0, 1.0], numbers.size)))[which]
+            return [part.astype(x.dtype) for part, x in zip(split(moved, [x.shape for x in xs]), xs)]
+
+        def results(eps):
+            run = self.run(off(arrays, eps))
+            return [run.y, *run.gradient(off(dys, eps))]
+
+        here = results(0.0)
+        changes = [[difference_of(a, b) for a, b in zip(results(eps), here)] for _ in range(TRIALS)]
+        return [np.max(change, axis=0) for change in zip(*changes)]
 
     def rest(self):
         """Give parameters the numbers of the point, in float64: a run elsewhere leaves others in them."""
@@ -277,18 +297,7 @@ def aligned(found, inputs):
     return gradients
 
 
-def owner_of(fn):
-    """What fn is, or is a method of, without the arguments that partial() has bound."""
-    while isinstance(fn, partial):
-        fn = fn.func
-    return getattr(fn, "__self__", fn)
-
-
-def nothing_returned(y, what="Tensor"):
-    """Why a function that returned y cannot be checked, where it should return what is called `what`."""
-    kind = f"{type(y).__name__} of {y.dtype}" if hasattr(y, "dtype") else type(y).__name__
-    said = f"gradcheck: the function returned no {what} of floats, but {kind}: {shortened(y)}. "
-    held = [name for name, x in getattr(y, "__dict__", {}).items() if hasattr(x, "shape") and hasattr(x, "dtype")]
-    if held and not hasattr(y, "dtype"):
-        return f"{said}Nothing of it can be compared: return .{' or .'.join(held)} of it"
-    return f"{said}Nothing of it can be compared: return a {what}, or a tuple, list, dict or dataclass of them"
+def difference_of(a, b):
+    """|a - b|: 0 where both are NaN or the same infinity, and infinite where only one is."""
+    equal = (a == b) | ((a != a) & (b != b))
+    return np.where(equal, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))

@@ -23,9 +23,8 @@ from ..tensor import tensor
 from .budget import OutOfTime
 from .check import gradcheck
 from .probes import CHEAP
-from .report import FAIL, PASS, SEVERITY, WARN, GradcheckReport, aligned, plain_values
+from .report import FAIL, PASS, SEVERITY, WARN, GradcheckReport, aligned, plain_values, raised
 from .subject import flat
-from .where import raised
 
 
 @dataclass
@@ -168,7 +167,7 @@ def _one_thread():
 
 
 def _rows(name, devices, orders, seed, **options):
-    return [row for d in devices for row in check_op(name, d, orders, seed, progress=False, **options)]
+    return [row for d in devices for row in check_op(name, d, orders, seed, **options)]
 
 
 def inputs_of(name, case, seed, device="cpu"):

@@ -47,7 +47,6 @@ NEEDED = {  # for each rule of compare.py and path.py programs whose verdict is 
     "far off it changes on one side only": (212, [PASS]),
     "does not change at all, and its gradient is 0": (389, [PASS]),
     "terms that cancel, known to 1e-9 of their size": (1441, [PASS]),
-    "rougher than any step": (5388, [INCONCLUSIVE]),
 }
 
 

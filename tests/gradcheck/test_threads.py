@@ -40,7 +40,7 @@ def test_the_same_module_in_several_threads():
 def test_functions_that_draw_in_several_threads():
     x = mg.randn(3, 4)
     state = mg.default_generator.state
-    checked = {"probes": ("repeatable", "scaling", "accumulation"), "raise_on_fail": False}
+    checked = {"probes": ("repeatable", "linearity"), "raise_on_fail": False}
     assert all(in_threads(lambda: gradcheck(lambda x: F.dropout(x.sin(), 0.5, training=True), x, **checked)))
     assert mg.default_generator.state == state
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from ...autograd import no_grad, registry
 from ...dtypes import float64
-from ...gradcheck import numeric
+from ...gradcheck import differences
 from ...tensor import Tensor, tensor
 
 RTOL = {8: 1e-7, 4: 1e-4, 2: 2e-2}  # itemsize of a gradient -> the error allowed, relative to Σ |dx ⊙ u|
@@ -58,7 +58,7 @@ def check_input(op, run, dys, i, dx, part=...):
         return np.array([sum((w * (there[k] - here[k])).sum() for k, w in pairs)])
 
     flow = sum(np.abs(w * here[k]).sum() for k, w in pairs)  # the size of the terms, which may cancel
-    found = numeric.derivative(phi, numeric.EPS * flow, numeric.STEP)
+    found = differences.derivative(phi, differences.EPS * flow, differences.STEP)
     slope, left, right, bar = (float(x[0]) for x in (found.value, found.left, found.right, 3 * found.bar))
     given = size = float((dx64 * u).sum())
     error, little = abs(given - slope), SMALL * max(flow, float(found.swing[0]))
