@@ -22,6 +22,7 @@ MEANING = {
 }
 WIDE = 1e-6  # an error bar wider than this part of the gradient decides nothing;
 WIDE_BY_ROUNDING = 1e-2  # this part, where the bar is no more than rounding explains, of it or of terms that cancel
+WIDE_BY_CANCELLING = 0.6  # or this, if they cancel but for 1e-12: of a saturated tanh a digit is known, or none
 COARSE = 16  # rtol in ulps, for a function that computes in float32 or float16 inside
 FAR = 2.0**-3  # the second look begins there, or at an eighth of x,
 LOWEST = 2.0**-64  # and ends here for x = 0
@@ -214,8 +215,25 @@ class Comparison:
         merged = self.judged(analytic, first, size, flow)
         confirmed = (again.codes == CODE[FAIL]) & plateau & ~(second.flat | first.strange)
         merged.reliable = ~doubtful | confirmed | constant
-        merged.narrow &= ~(doubtful & second.flat)
+        merged.narrow &= ~(doubtful & second.flat & (analytic == 0))
         return merged
+
+    def too_rough(self, direction, cotangent, disputed, noise):
+        """Does the gradient change so fast, on both sides, that no step clear of the noise could tell `disputed`?"""
+        step, highest, largest = self.steps(direction)
+        lowest = max(64 * EPS * largest, LOWEST, min(step, 16 * noise / disputed))
+        steady = 0
+
+        def slope(t):
+            run = self.subject.run(self.subject.shifted(direction, t))
+            parts = zip(run.gradient(run.dys(cotangent)), direction)
+            return sum(float((g * u).sum()) for g, u in parts if u is not None)
+
+        for h in rungs(step, highest, lowest):
+            steady = steady + 1 if all(abs(slope(t) - slope(2 * t)) <= disputed / 8 for t in (h, -h)) else 0
+            if steady == 2:  # once may be luck
+                return False
+        return True
 
     def judged(self, analytic, d, size, flow):
         """Compared, by the numbers of one Derivative alone."""
@@ -226,7 +244,8 @@ class Comparison:
         nothing = (~d.seen | (d.bar <= 1e-13 * np.maximum(flow, 1))) & (np.abs(analytic) <= 3 * d.bar)
         size = np.maximum(size, np.where(nothing, np.maximum(flow, 1), d.swing))
         rounds = (d.bar <= 4 * d.floor) | (d.bar <= 1e-9 * flow)
-        narrow = 3 * d.bar <= np.where(rounds, WIDE_BY_ROUNDING, WIDE) * size
+        wide = np.where(d.bar <= 1e-12 * flow, WIDE_BY_CANCELLING, np.where(rounds, WIDE_BY_ROUNDING, WIDE))
+        narrow = 3 * d.bar <= wide * size
         narrow |= np.abs(analytic - d.value) <= rounding
         smooth = np.isfinite(d.value) & (3 * d.bar <= 1e-3 * d.swing) & ~(d.jump | d.bent)
         # at the edge of a domain, 0 times an infinite slope is NaN in any backward
@@ -292,7 +311,8 @@ def check_elements(c, combinations=None):
             continue
         codes = np.array([column.codes for column in found]).T
         if (codes == CODE[FAIL]).any() and not c.subject.expected:
-            follow(f"whether rounding explains it in {leaf.name}", _allow_for_rounding, c, i, cotangents, found, codes)
+            what = f"whether rounding explains it in {leaf.name}"
+            follow(what, _allow_for_rounding, c, i, cotangents, noise, found, codes)
             codes = np.array([column.codes for column in found]).T
         excess = np.array([column.excess for column in found]).T
         k, j = np.unravel_index(np.lexsort((excess.ravel(), codes.ravel()))[-1], codes.shape)
@@ -312,14 +332,16 @@ def unit(subject, i, j):
     return direction
 
 
-def _allow_for_rounding(c, i, cotangents, found, codes):
-    """A FAIL in leaf i is not reliable if the rounding of its inputs explains it."""
+def _allow_for_rounding(c, i, cotangents, noise, found, codes):
+    """A FAIL in leaf i is not reliable if the rounding of its inputs explains it, or if no step could resolve it."""
     for k in np.flatnonzero((codes == CODE[FAIL]).any(axis=1)):
         spread = 8 * c.subject.spread(c.forward.dys(cotangents[k]))[1 + i].ravel()
         for j in np.flatnonzero(codes[k] == CODE[FAIL]):
-            found[j].reliable[k] &= not found[j].difference[k] <= spread[j]
-        if any(found[j].codes[k] == CODE[FAIL] for j in range(len(found))):
-            return  # the leaf fails, whatever becomes of its other elements
+            difference = found[j].difference[k]
+            found[j].reliable[k] &= not difference <= spread[j]
+            found[j].reliable[k] &= not c.too_rough(unit(c.subject, i, j), cotangents[k], difference, noise[k])
+            if found[j].codes[k] == CODE[FAIL]:
+                return  # the leaf fails, whatever becomes of its other elements
 
 
 # -- along random directions, which is cheap for many elements
@@ -407,6 +429,8 @@ class Directional:
         if found.codes[0] == CODE[FAIL] and not self.subject.expected:  # may rounding within the backward explain it?
             spread = joined(self.subject.spread(self.forward_dys())[1:])
             found.reliable &= found.difference > 8 * np.linalg.norm(spread[u != 0] * u[u != 0])
+            disputed = found.difference[0], self.noise[0]
+            found.reliable &= not (element and c.too_rough(self.direction(u), self.cotangents[0], *disputed))
         return c.finding(name, found, 0, element)
 
     def forward_dys(self):

@@ -234,12 +234,6 @@ def in_place_though_recorded(self, node, g):
     self.create_graph = recorded
 
 
-def grad_replaced(self, node):
-    if self.targets is None:
-        node.grad = None
-    return Collect(self, node)
-
-
 def where_all_inputs_lead(targets, order):
     """Ops of which one input is a constant are left out."""
     return {op: needs for op, needs in Leading(targets, order).items() if all(needs)}
@@ -297,8 +291,6 @@ tamper("engine: needs ignored", with_constant, X, walk, "_step", needs_ignored, 
 tamper("engine: saved arrays freed although retained", Exp.apply, X, walk, "_step", released_always, by=mg.GraphError)
 tamper("engine: what was saved is a constant to the graph", Exp.apply, SMALL, Op, "_unpack",
        lambda self, entry: Unpack(self, entry).detach(), order=2)
-tamper("engine: .grad replaced, not added to", Exp.apply, X, Walk, "collect", grad_replaced, by="accumulation")
-tamper("engine: .grad shares memory", mg.add, PAIR, Walk, "exclusive", lambda self, g: g, by="memory")
 # fmt: on
 
 assert len({m.name for m in MUTANTS}) == len(MUTANTS) >= 50

@@ -15,6 +15,7 @@ GENERATED = {
     166: "in float16 it overflows inside, where a mask hides it",
     1744: "kinks so near that a second look, at larger steps than the first, jumped over them",
     4410: "the same, to the second order",
+    5388: "sin(10⁶ x), so small that larger steps average it out",
 }
 
 

@@ -17,6 +17,7 @@ from ..report import FAIL, PASS, WARN, Finding, NotApplicable, failure
 from ..subject import difference_of, host, joined
 from .points import cuts
 
+TINY = float(np.finfo(np.float64).tiny)
 FLOAT32 = float(np.finfo(np.float32).eps)
 MOST_GROUPS, MOST_PAIRS, MOST_AXES = 5, 10, 4  # of leaves, of pairs of them, and of dims that are tried
 
@@ -90,7 +91,7 @@ class Probed:
                     allowed += 64 * self.subject.spread(self.dys, arrays, ties=False)[k].max(initial=0)
                     if not np.isfinite(a).all() or 0 < largest <= allowed:  # singular there, say
                         continue
-            yield self.finding(check, name, a, b, difference / (allowed or 1e-300), note)
+            yield self.finding(check, name, a, b, difference / (allowed or TINY), note)
 
     def finding(self, check, name, expected, found, excess, note):
         """For one leaf's gradient, or the outputs, whose element j exceeds what is allowed excess[j] times."""
@@ -396,5 +397,5 @@ def _in_float32(p, check, chosen):
         ulp = FLOAT32 * np.abs(a).max(initial=0)
         allowed = (64 + 4 * np.sqrt(p.run.y.size + a.size)) * ulp + 64 * (rough.max(initial=0) + FLOAT32 * largest)
         if np.isfinite(allowed):
-            yield p.finding(check, leaf.name, a, g.astype(np.float64), difference_of(a, g) / (allowed or 1e-300),
+            yield p.finding(check, leaf.name, a, g.astype(np.float64), difference_of(a, g) / (allowed or TINY),
                             "far off in float32")  # fmt: skip
