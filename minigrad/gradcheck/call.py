@@ -1,10 +1,8 @@
 """A user's call, fn(*inputs): which of its arrays vary, how to repeat it with other arrays, and its name in reports."""
 
 import inspect
-import os
 import re
 import sys
-import threading
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,26 +17,6 @@ from ..replay.captured import Captured
 from ..tensor import Tensor
 from .frameworks import Adapted, Engine, Pair, nothing_returned, owner_of
 from .subject import Leaf, Subject, aligned, branches, flat, host, mapped, wrapped
-
-_checking = threading.RLock()
-
-
-@contextmanager
-def alone():
-    """Inside the with, no other thread runs a check. A check changes parameters of Modules and the default generator,
-    which all threads share."""
-    with _checking:
-        yield
-
-
-def _after_fork():
-    """The child has no other threads, so nobody would release their locks."""
-    global _checking
-    _checking = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Keywords(dict):
@@ -74,7 +52,7 @@ def prepared(fn, inputs, kwargs=None, vjp=None, expected_vjp=None):
 
 def framework_of(fn, inputs, vjp=None):
     """The Framework whose function fn is, or None if it is one of Tensors. Raises TypeError where that is unclear."""
-    found = None
+    found: Any = None
     owned = inputs, owner_of(fn)
     if not flat(owned, of=(Tensor, Module)):
         if hasattr(sys.modules.get("torch"), "autograd"):  # not, if it is there in part only
@@ -112,7 +90,7 @@ def called(function, inputs):
 @contextmanager
 def subject_of(fn, inputs, wrt):
     """A Subject for fn(*inputs). Inside the with, Modules (fn itself or among the inputs) compute in float64; after it
-    they have their own arrays back."""
+    they have their own arrays back. So no other thread may use them, nor the default generator."""
     call = _Call(fn, inputs, wrt)
     saved = [(p, p.array, p.storage, p.node) for p in call.parameters]
     state = default_generator.state

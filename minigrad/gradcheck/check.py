@@ -4,13 +4,12 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from .budget import NO_TIME, follow, limited
-from .call import alone, left_out_of, plain, prepared, subject_of
+from .call import left_out_of, plain, prepared, subject_of
 from .compare import Comparison, check_directions, check_elements
 from .culprit import culprit, excuse
 from .differences import LEVELS
@@ -18,6 +17,7 @@ from .frameworks import Adapted
 from .probes import PROBES, SALT, run_probes
 from .report import FAIL, WARN, GradcheckError, GradcheckReport, GradcheckWarning
 
+WHOLE, NUMBER = (int, np.integer), (int, float, np.integer, np.floating)
 FULL = 512  # as many elements get a full Jacobian in mode "auto"
 SECONDS = 30.0  # that a function of another framework gets
 
@@ -95,13 +95,12 @@ def gradcheck(
     """
     __tracebackhide__ = True  # pytest shows the line that called this, and the message
     probes = _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed, budget)
-    with alone():
-        fn, inputs = prepared(fn, inputs, kwargs, vjp, expected_vjp)
+    fn, inputs = prepared(fn, inputs, kwargs, vjp, expected_vjp)
     if budget is None and isinstance(plain(fn), Adapted):
         budget = SECONDS
     rng = np.random.default_rng([SALT, seed])
     began, limit = time.perf_counter(), math.inf if budget is None else budget
-    with alone(), limited(limit) as clock, subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):
+    with limited(limit) as clock, subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):
         label = subject.label
         for _ in range(order - 1):
             subject = subject.derivative(rng)
@@ -155,13 +154,13 @@ def _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed, budg
     for name, value, right, wanted in (
         ("mode", mode, mode in ("auto", "full", "directional", "probes"), "auto, full, directional or probes"),
         ("kinks", kinks, kinks in ("report", "error"), "report or error"),
-        ("directions", directions, isinstance(directions, Integral) and directions > 0, "1, 2, …"),
-        ("order", order, isinstance(order, Integral) and order > 0, "1, 2, …"),
-        ("seed", seed, isinstance(seed, Integral) and seed >= 0, "0, 1, 2, …"),
-        ("rtol", rtol, isinstance(rtol, Real) and 0 <= rtol < 1, "a number from 0 to 1"),
-        ("atol", atol, isinstance(atol, Real) and atol >= 0, "0 or more"),
-        ("eps", eps, eps is None or (isinstance(eps, Real) and 0 < eps < 1), "a number between 0 and 1"),
-        ("budget", budget, budget is None or (isinstance(budget, Real) and budget > 0), "seconds, or None"),
+        ("directions", directions, isinstance(directions, WHOLE) and directions > 0, "1, 2, …"),
+        ("order", order, isinstance(order, WHOLE) and order > 0, "1, 2, …"),
+        ("seed", seed, isinstance(seed, WHOLE) and seed >= 0, "0, 1, 2, …"),
+        ("rtol", rtol, isinstance(rtol, NUMBER) and 0 <= rtol < 1, "a number from 0 to 1"),
+        ("atol", atol, isinstance(atol, NUMBER) and atol >= 0, "0 or more"),
+        ("eps", eps, eps is None or (isinstance(eps, NUMBER) and 0 < eps < 1), "a number between 0 and 1"),
+        ("budget", budget, budget is None or (isinstance(budget, NUMBER) and budget > 0), "seconds, or None"),
         ("probes", probes, (known or listed) and {*names} <= {*PROBES} and (names or mode != "probes"),
          f"'all' or names out of {', '.join(PROBES)}"),
     ):  # fmt: skip

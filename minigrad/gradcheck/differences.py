@@ -104,7 +104,8 @@ def derivative(phi, noise, step, least=0.0):
     jump = (unshrunk >= JUMP) & np.isfinite(up - down)
     left, right, bent, kink = sides(before, (up, down), h, noise)
     if bent.any() and h > NEAR > least:  # or are there two kinks, one on each side?
-        here, there, still_bent, _ = sides(*[(phi(t), phi(-t)) for t in (2 * NEAR, NEAR)], NEAR, noise)
+        wider, closer = [(phi(t), phi(-t)) for t in (2 * NEAR, NEAR)]
+        here, there, still_bent, _ = sides(wider, closer, NEAR, noise)
         smooth = bent & ~still_bent & (np.abs(right - left) * NEAR > 256 * noise)
         left, right = np.where(smooth, here, left), np.where(smooth, there, right)
         bent, kink = bent & ~smooth, kink & ~smooth
@@ -164,7 +165,8 @@ def survey(phi, noise, steps, least_jump=LEAST_JUMP):
         best, last, plateau = np.where(long, here, best), np.where(long, k, last), plateau | long
     left, right, bent, kink = np.zeros((4, best.size))
     for k in np.unique(last):
-        now = sides(*[(phi(t), phi(-t)) for t in (2 * steps[k], steps[k])], steps[k], noise)
+        wider, closer = [(phi(t), phi(-t)) for t in (2 * steps[k], steps[k])]
+        now = sides(wider, closer, steps[k], noise)
         left, right, bent, kink = (np.where(last == k, new, old) for new, old in zip(now, (left, right, bent, kink)))
     value, bar, floor, swing = (table[best, columns] for table in (values, bars, roundings, swings))
     changes = swings * np.array(steps)[:, None]

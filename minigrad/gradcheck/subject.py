@@ -79,9 +79,9 @@ class Subject:
         arrays = self.arrays if arrays is None else arrays
 
         def off(xs):
-            numbers, which = joined(xs), slice(None)
-            numbers, which = np.unique(numbers, return_inverse=True) if ties else (numbers, which)
-            moved = (numbers * (1 + eps * rng.integers(1, 5, numbers.size)))[which]
+            numbers, which = np.unique(joined(xs), return_inverse=True)
+            off_by = rng.integers(1, 5, numbers.size)[which] if ties else rng.integers(1, 5, which.size)
+            moved = joined(xs) * (1 + eps * off_by)
             return [part.astype(x.dtype) for part, x in zip(split(moved, [x.shape for x in xs]), xs)]
 
         def results():

@@ -145,8 +145,7 @@ def test_a_wrong_op_fails_and_is_reported(module, capsys, tmp_path):
     file = module("3.001", "ops_of_the_test_wrong")
     assert main([file, "--quiet", "--json", str(where)]) == 1
     printed = capsys.readouterr().out
-    assert printed.count("FAIL cube") == 2 and "all of them are off by the same factor 1.000333" in printed
-    assert "from ops_of_the_test_wrong import Cube" in printed
+    assert printed.count("FAIL cube") == 2 and "off by 0.000333 of itself" in printed
     report = json.loads(where.read_text())
     rows = report["rows"]
     assert {row["op"] for row in rows} == {"cube", "ops_of_the_test_wrong.softmax"}

@@ -326,8 +326,8 @@ def alone(p):
             chosen = sorted(i for group in some for i in group)
             run = p.subject.run(needs=[i in chosen for i in range(len(leaves))])
             if run.roots:
-                found = dict(zip(chosen, p.backward(run, chosen=chosen)))
-                found = [found.get(i, g) for i, g in enumerate(p.gradient)]
+                given = dict(zip(chosen, p.backward(run, chosen=chosen)))
+                found = [given.get(i, g) for i, g in enumerate(p.gradient)]
                 yield from p.same("alone", p.gradient, found, "differs when not all inputs need a gradient")
 
 

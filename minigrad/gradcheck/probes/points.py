@@ -85,7 +85,7 @@ def values(p):
     leaves, arrays = p.subject.leaves, p.subject.arrays
     if not 0 < p.subject.size <= LARGE:
         raise NotApplicable("no elements" if not p.subject.size else "too many elements")
-    tries = [(name, change, range(len(arrays))) for name, change in VALUES.items()]
+    tries: list = [(name, change, range(len(arrays))) for name, change in VALUES.items()]
     for c in numbers(p)[:12]:
         for word, by in NEAR.items():
             tries.append((f"{word} {c:g}", lambda x, c=c, by=by: c + by * abs(c) * np.tanh(x), range(len(arrays))))
