@@ -121,6 +121,8 @@ def gradcheck(
             )
         if unchecked := left_out_of(fn):
             report.left_out["other outputs"] = unchecked
+        if others := comparison.forward.unchecked():
+            report.left_out["gradients that are not checked"] = f"{others}: pass it as an input"
         if infinite := int(np.isinf(comparison.y).sum()):
             report.left_out["outputs"] = f"{infinite} of {comparison.y.size} are infinite, where there is no derivative"
         comparison.rng = np.random.default_rng([SALT, seed, 1])  # whatever was drawn before, the probes draw the same

@@ -170,6 +170,15 @@ class Run:
         """Does an op on that way run others inside, as a fused one does, or anything at all, as one of a user's may?"""
         return any(op.rounds_inside or not op.primitive for op, _ in self.results())
 
+    def unchecked(self):
+        """What requires a gradient, takes part, and is none of the leaves, as text; "" if nothing does."""
+        found = {}
+        for op in reachable(self.roots, 0):
+            for parent in op.parents:
+                if parent is not None and parent.op is None and parent not in self.nodes:
+                    found[parent] = f"a Tensor of shape {parent.shape} that {op.name} takes"
+        return ", ".join(found.values())
+
     def op_names(self):
         """The names of the ops on that way, each once, in the order in which they ran."""
         ops = sorted(reachable(self.roots, 0), key=lambda op: op.serial)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad import nn
 from minigrad.gradcheck import FAIL, KINK, PASS, GradcheckWarning, gradcheck
 from minigrad.gradcheck.probes import PROBES
 
@@ -328,6 +329,13 @@ def test_kinks_elsewhere_are_no_failure(fn):
 
 
 # ----------------------------------------------------------------------------------------------- what the report says
+
+
+def test_what_is_not_checked_is_said():
+    layer = nn.Linear(4, 2).double()
+    report = gradcheck(lambda x: layer(x), mg.tensor(X))
+    assert "(2, 4)" in report.left_out["gradients that are not checked"]
+    assert "gradients that are not checked" not in gradcheck(layer, mg.tensor(X)).left_out
 
 
 def test_defaults_of_an_op_are_attributes_and_are_tried():
