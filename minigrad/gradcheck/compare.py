@@ -4,6 +4,7 @@ directions, of which a wrong one is bisected down to its element.
 Three numbers decide whether an analytic and a numeric value agree: the error `bar` of the differences; the `rounding`
 of the analytic one, which may cancel; and the tolerance rtol. `Compared.codes` is the table of verdicts."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,7 +41,7 @@ class Compared:
     reliable: np.ndarray  # bool: or may steps too large, or rounding, explain a difference?
     smooth: np.ndarray  # bool: do the differences show beyond doubt that there is a gradient?
 
-    @property
+    @functools.cached_property
     def difference(self):
         return np.abs(self.analytic - self.d.value)
 
@@ -51,7 +52,7 @@ class Compared:
         unknown = (self.d.jump & ~self.between) | ~np.isfinite(self.analytic + self.d.value + self.d.bar)
         return np.where(unknown, np.inf, excess)
 
-    @property
+    @functools.cached_property
     def between(self):
         """Is the analytic one between the slopes of the two sides?"""
         left, right = self.d.left, self.d.right
