@@ -12,7 +12,7 @@ import numpy as np
 from ..autograd import Value, watch
 from .budget import attempt, follow
 from .differences import EPS, LEAST_JUMP, PLATEAU, RATIO, STEP, Derivative, derivative, rungs, survey
-from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding, ratio_hint
+from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding, patterns, ratio_hint
 from .subject import PRECISION, host, joined, split
 
 CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}  # verdicts as numbers, for arrays of them
@@ -297,6 +297,7 @@ def check_elements(c, combinations=None):
     drawn = None if combinations is None else c.draw_cotangents(combinations)
     cotangents = np.eye(c.y.size)[c.defined] if drawn is None else drawn
     gradients, noise, flow = c.gradients(cotangents)
+    tables: dict = {}
     for i, leaf in enumerate(c.subject.leaves):
         if not gradients or not leaf.array.size:
             c.findings.append(Finding("Jacobian", PASS, leaf.name, note="no elements"))
@@ -323,6 +324,11 @@ def check_elements(c, combinations=None):
             alike = int((codes == codes[k, j]).sum())
             f.note = f"{alike} of {codes.size} elements of this Jacobian" + (f"; {f.note}" if f.note else "")
         c.findings.append(f)
+        tables[leaf] = f, analytic, np.array([column.d.value for column in found]).T
+    for leaf, (f, analytic, numeric) in tables.items():
+        if f.verdict == FAIL:
+            others = {other.name: values for other, (*_, values) in tables.items() if other is not leaf}
+            f.hints = patterns(leaf.array.shape, analytic, numeric, others) + f.hints
 
 
 def unit(subject, i, j):

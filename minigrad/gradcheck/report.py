@@ -270,3 +270,22 @@ def ratio_hint(analytic, numeric, sizes):
         if math.isclose(r, value, rel_tol=1e-6):
             return cause
     return f"off by {r - 1:.3g} of itself: a constant or a small term is wrong" if abs(r - 1) < 1e-2 else ""
+
+
+def patterns(shape, analytic, numeric, others):
+    """What the wrong Jacobian (outputs, elements) of a leaf of this shape is instead, as a list of sentences. others:
+    {name of another leaf: its numeric Jacobian}."""
+    found = [
+        f"this is the gradient of {name}: two inputs are swapped"
+        for name, theirs in others.items()
+        if _alike(analytic, theirs) and not _alike(numeric, theirs)
+    ]
+    if len(shape) > 1 and shape[-1] == shape[-2]:
+        square = (-1, *shape)
+        if _alike(analytic.reshape(square).swapaxes(-1, -2), numeric.reshape(square)):
+            found.append("this is the gradient transposed")
+    return found
+
+
+def _alike(a, b):
+    return a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-9 * np.abs(b).max(initial=0))

@@ -54,7 +54,7 @@ plant("not recorded", Exp, differentiable=False)
 plant("wrong sign", Sub, backward=lambda self, dy: (dy, dy), hint="the sign is wrong")
 plant("power rule without its factor", Pow, backward=given(lambda dy, a, b: (dy * a, None)), hint="half")
 plant("an input forgotten", Product, PAIR, backward=given(lambda dy, a, b: (dy * b, None)), hint="no gradient arrives")
-plant("swapped operands", Product, PAIR, backward=given(lambda dy, a, b: (dy * a, dy * b)))
+plant("swapped operands", Product, PAIR, backward=given(lambda dy, a, b: (dy * a, dy * b)), hint="swapped")
 plant("quotient rule without its square, near the pole", Div, case(1.0, Fixed([1e-8, 2.0])),
       backward=given(lambda dy, a, b: (None, -dy * a / b)))
 plant("tanh' = 1 - y", Tanh, backward=given(lambda dy, y: dy * (1 - y)))
@@ -169,7 +169,7 @@ def padded_take(self, weight, index):
 # fmt: off
 REPEATED = Fixed([[1, 1], [0, 3], [2, 2]])
 plant("transposed operand", MatrixProduct, SQUARES, backward=given(lambda dy, a, b: (dy @ b, a.mT @ dy)))
-plant("gradient transposed", MatrixProduct, SQUARES,
+plant("gradient transposed", MatrixProduct, SQUARES, hint="the gradient transposed",
       backward=given(lambda dy, a, b: (dy @ b.mT, (a.mT @ dy).mT)))
 plant("first of a batch instead of its sum", MatrixProduct, case((2, 3, 2), (2, 3)),
       backward=given(lambda dy, a, b: (dy @ b.mT, a[0].mT @ dy[0])))
@@ -304,7 +304,7 @@ for what, how in {
 }.items():
     plant(f"attention backward: {what}", Attention, QKV, backward=attention_backward(**how),
           hint="√2 times too large" if "missing" in what else "")
-plant("attention backward: dK and dV swapped", Attention, QKV,
+plant("attention backward: dK and dV swapped", Attention, QKV, hint="swapped",
       backward=lambda self, dy: tuple(Attention.backward(self, dy)[i] for i in (0, 2, 1)))
 plant("NaN output and gradient", AttentionPattern, AttentionPattern.cases[2], by="output", forward=unguarded_pattern)
 # fmt: on
