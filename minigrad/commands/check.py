@@ -1,6 +1,6 @@
 """Check the gradient of every declared op on each of its cases.
 
-    minigrad check my_ops.py --json errors.json
+    minigrad check my_ops.py
 
 Prints a table, the worst first; exits with status 1 if anything fails, and if there was nothing to check. Other sizes,
 numbers and parameters are tried for the first case of each op.
@@ -10,12 +10,10 @@ separate processes: an op that exits or crashes fails, and the others are still 
 """
 
 import importlib
-import json
 import os
 import sys
 import time
 import traceback
-from datetime import UTC, datetime
 from pathlib import Path
 
 from .. import backend
@@ -23,10 +21,8 @@ from ..autograd import registry
 from ..backend.runners.native import cores
 from ..base import cli
 from ..base.errors import similar
-from ..base.files import atomic_write
-from ..gradcheck.report import KINK, PASS, WARN, versions
+from ..gradcheck.report import KINK, PASS, WARN, told
 from ..gradcheck.sweep import summary, sweep, table, worst_first
-from ..gradcheck.where import told
 
 
 def arguments(argv):
@@ -56,7 +52,6 @@ def arguments(argv):
         "--jobs", type=cli.COUNT, default=cores(), metavar="N", help="processes (default: one for each core)"
     )
     parser.add_argument("--strict", action="store_true", help="a WARN fails (default: for ops of minigrad only)")
-    parser.add_argument("--json", type=cli.path, metavar="FILE", help="write every row there (default: nowhere)")
     parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)
     theirs: dict = {}  # what the files so far declare
@@ -75,8 +70,6 @@ def arguments(argv):
             backend.get(device)
         except (RuntimeError, ValueError) as error:
             parser.error(str(error))
-    if args.json:
-        cli.file_to_write(args.json, "--json", "gradcheck.json", ".json")
     return args
 
 
@@ -150,11 +143,5 @@ def main(argv=()):
         print(f"\n{row.case} on {row.device}:\n{row.message}")
     if nothing:
         print(f"no gradient to check: {', '.join(nothing)}")
-    said = summary(rows, time.perf_counter() - began)
-    print(said)
-    if args.json:
-        made = datetime.now(UTC).isoformat(timespec="seconds")
-        results = {"made": made, "versions": versions(), "summary": said, "seed": args.seed, "without_cases": unchecked}
-        results["rows"] = [row.to_dict() for row in rows]
-        atomic_write(args.json, json.dumps(results, indent=1, allow_nan=False).encode())
+    print(summary(rows, time.perf_counter() - began))
     return 1 if failed or unchecked or not rows else 0

@@ -1,4 +1,4 @@
-"""A check's time limit, what was left out when time was up, and a line of progress.
+"""A check's time limit, and what was left out when time was up.
 
 Every forward calls `check_time`, so that any work stops there in time."""
 
@@ -7,10 +7,7 @@ import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from ..base.cli import busy
-
 NO_TIME = "no time was left for it"
-QUIET = 2.0  # seconds before a terminal shows progress
 
 
 class OutOfTime(BaseException):
@@ -18,53 +15,26 @@ class OutOfTime(BaseException):
 
 
 class Budget:
-    """`seconds` for one check; None for as long as it takes.
+    """`seconds` for one check."""
 
-    progress: called with what is being done, such as "direction 2", or None."""
-
-    def __init__(self, seconds=None, progress=None):
+    def __init__(self, seconds=math.inf):
         self.seconds, self.began = seconds, time.perf_counter()
-        self.end = math.inf if seconds is None else self.began + seconds
-        self.limit = math.inf  # everything needs the work before the first attempt
+        self.limit = math.inf  # of what is being tried: everything needs the work before the first attempt
+        self.share = 1.0  # of the seconds that attempts may spend
         self.tried = self.busy = False  # has anything been attempted; is something being attempted?
-        self.left_out: dict = {}  # what -> its kind, such as "probe"
-        self.progress = progress
+        self.left_out: list = []
 
-    @property
-    def spent(self):
-        return time.perf_counter() - self.began
-
-    def attempt(self, kind, what, work, *args):
-        """work(*args); None if the time is up first, and `what` is then left out. The first attempt has no limit, since
-        a check that has compared nothing is worthless. An attempt within another is a part of it."""
-        return work(*args) if self.busy else self._try(self.limit if self.tried else math.inf, kind, what, work, args)
-
-    def follow(self, kind, what, work, *args):
-        """As attempt, with the whole check's time once more, also within an attempt: to follow a difference that was
-        found."""
-        more = math.inf if self.seconds is None else self.seconds
-        return self._try(time.perf_counter() + more, kind, what, work, args)
-
-    def _try(self, limit, kind, what, work, args):
+    def run(self, limit, what, work, args):
         before = self.limit, self.busy
         self.limit, self.busy, self.tried = limit, True, True
-        if self.progress:
-            self.progress(what)
         try:
             self.check()
             return work(*args)
         except OutOfTime:
-            self.left_out[what] = kind
+            self.left_out.append(what)
             return None
         finally:
             self.limit, self.busy = before
-
-    @contextmanager
-    def share(self, part):
-        """Inside the with, this share of the remaining time is the limit."""
-        self.limit = self.end if self.seconds is None else self.began + part * self.seconds
-        yield
-        self.limit = self.end
 
     def check(self):
         if time.perf_counter() > self.limit:
@@ -75,21 +45,13 @@ _current: ContextVar = ContextVar("budget")
 
 
 @contextmanager
-def limited(seconds, progress):
+def limited(seconds):
     """A Budget for all that runs inside the with."""
-    with busy() as say:
-
-        def show(what):
-            if budget.spent > QUIET:
-                of = "" if seconds is None else f" of {seconds:g}"
-                say(f"gradcheck: {what[:50]}, {budget.spent:.0f}{of} s")
-
-        budget = Budget(seconds, show if progress is None else progress or None)
-        token = _current.set(budget)
-        try:
-            yield budget
-        finally:
-            _current.reset(token)
+    token = _current.set(Budget(seconds))
+    try:
+        yield _current.get()
+    finally:
+        _current.reset(token)
 
 
 def _running():
@@ -102,11 +64,18 @@ def check_time():
     _running().check()
 
 
-def attempt(kind, what, work, *args):
-    """See Budget.attempt, of the check that is running."""
-    return _running().attempt(kind, what, work, *args)
+def attempt(what, work, *args):
+    """work(*args); None if the time is up first, and `what` is then left out. The first attempt has no limit, since a
+    check that has compared nothing is worthless. An attempt within another is a part of it."""
+    budget = _running()
+    if budget.busy:
+        return work(*args)
+    limit = budget.began + budget.share * budget.seconds if budget.tried else math.inf
+    return budget.run(limit, what, work, args)
 
 
-def follow(kind, what, work, *args):
-    """See Budget.follow, of the check that is running."""
-    return _running().follow(kind, what, work, *args)
+def follow(what, work, *args):
+    """As attempt, with the whole check's time once more, also within an attempt: to follow a difference that was
+    found."""
+    budget = _running()
+    return budget.run(time.perf_counter() + budget.seconds, what, work, args)

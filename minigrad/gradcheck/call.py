@@ -1,9 +1,8 @@
 """A user's call, fn(*inputs): which of its arrays vary, how to repeat it with other arrays, and its name in reports."""
 
 import inspect
-import os
 import re
-import threading
+import sys
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -11,33 +10,13 @@ from typing import Any
 import numpy as np
 
 from .. import autograd
+from ..base.engines import Own
 from ..nn import Module
 from ..random import default_generator
 from ..replay.captured import Captured
 from ..tensor import Tensor
-from .adapters import framework_of
-from .adapters.foreign import Adapted
-from .subject import Leaf, Subject, aligned, branches, flat, host, mapped, nothing_returned, wrapped
-
-_checking = threading.RLock()
-
-
-@contextmanager
-def alone():
-    """Inside the with, no other thread runs a check. A check changes parameters of Modules and the default generator,
-    which all threads share."""
-    with _checking:
-        yield
-
-
-def _after_fork():
-    """The child has no other threads, so nobody would release their locks."""
-    global _checking
-    _checking = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+from .frameworks import Adapted, Engine, Pair, nothing_returned, owner_of
+from .subject import Leaf, Subject, aligned, branches, flat, host, mapped, wrapped
 
 
 class Keywords(dict):
@@ -66,10 +45,33 @@ def prepared(fn, inputs, kwargs=None, vjp=None, expected_vjp=None):
     if kwargs:
         inputs = (*inputs, Keywords(kwargs))
     if framework is not None:
-        fn = framework.adapted(fn, framework.public(fn) or label_of(framework.source(fn)))
-        inputs = framework.arguments(inputs)
+        fn, inputs = framework.adapted(fn), mapped(inputs, framework.entered, of=framework.kinds)
         expected_vjp = expected_vjp and fn.expectation(expected_vjp)
     return (Expecting(fn, expected_vjp) if expected_vjp else fn), inputs
+
+
+def framework_of(fn, inputs, vjp=None):
+    """The Framework whose function fn is, or None if it is one of Tensors. Raises TypeError where that is unclear."""
+    found: Any = None
+    owned = inputs, owner_of(fn)
+    if not flat(owned, of=(Tensor, Module)):
+        if hasattr(sys.modules.get("torch"), "autograd"):  # not, if it is there in part only
+            from .pytorch import framework
+
+            found = framework if flat(owned, of=framework.kinds) else None
+        if found is None and (own := flat(owned, of=Own)):
+            found = Engine(own[0])
+        if found is None and any(x.dtype.kind in "fc" for x in flat(inputs, of=np.ndarray)):
+            if vjp is None:
+                raise TypeError(
+                    "gradcheck: NumPy arrays have no gradient. Pass vjp=, a function (dy, *inputs) -> gradients; or "
+                    "minigrad's Tensors (mg.tensor(x)) or torch tensors to a function of those"
+                )
+            return Pair(vjp)
+    if vjp is not None:
+        raise TypeError("gradcheck: vjp is for functions of NumPy arrays; others have gradients of their own. "
+                        "expected_vjp is compared with those")  # fmt: skip
+    return found
 
 
 def unpacked(inputs, framework):
@@ -88,7 +90,7 @@ def called(function, inputs):
 @contextmanager
 def subject_of(fn, inputs, wrt):
     """A Subject for fn(*inputs). Inside the with, Modules (fn itself or among the inputs) compute in float64; after it
-    they have their own arrays back."""
+    they have their own arrays back. So no other thread may use them, nor the default generator."""
     call = _Call(fn, inputs, wrt)
     saved = [(p, p.array, p.storage, p.node) for p in call.parameters]
     state = default_generator.state
@@ -260,9 +262,9 @@ def label_of(fn):
     if op:
         return op.name
     if isinstance(fn, Adapted):
-        return fn.label
+        fn = fn.source
     code = getattr(fn, "__code__", None)
-    name = getattr(fn, "__qualname__", None) or type(fn).__name__
+    name = getattr(fn, "__qualname__" if code else "__name__", None) or type(fn).__name__
     return f"lambda at {code.co_filename}:{code.co_firstlineno}" if code and "<lambda>" in name else name
 
 

@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .adapters.foreign import Adapted
 from .budget import NO_TIME, follow, limited
-from .call import alone, left_out_of, plain, prepared, subject_of
-from .compare import Comparison
-from .failures import culprit, excuse
-from .jacobian import check_directions, check_elements
-from .numeric import LEVELS
-from .options import answered, check_options
-from .probes import SALT, run_probes
+from .call import left_out_of, plain, prepared, subject_of
+from .compare import Comparison, check_directions, check_elements
+from .culprit import culprit, excuse
+from .differences import LEVELS
+from .frameworks import Adapted
+from .probes import PROBES, SALT, run_probes
 from .report import FAIL, WARN, GradcheckError, GradcheckReport, GradcheckWarning
-from .snippet import snippet
 
+WHOLE, NUMBER = (int, np.integer), (int, float, np.integer, np.floating)
 FULL = 512  # as many elements get a full Jacobian in mode "auto"
 SECONDS = 30.0  # that a function of another framework gets
 
@@ -41,10 +39,8 @@ def gradcheck(
     probes: str | Iterable[str] | None = "all",
     seed: int = 0,
     budget: float | None = None,
-    progress: Callable[..., Any] | None = None,
     strict: bool = False,
     raise_on_fail: bool = True,
-    **torch_options: Any,
 ) -> GradcheckReport:
     """Check the gradient of fn(*inputs) against finite differences, in float64. Returns a GradcheckReport.
 
@@ -80,8 +76,6 @@ def gradcheck(
                 time; then the probes. What there is no time for is in report.left_out and counted in the summary. One
                 direction is always compared. A difference that was found is followed to its element, for as long again.
                 mode "auto" takes a full Jacobian only if it fits.
-    progress    called with what is being done, as text. Default: a line on stderr, if that is a terminal and the check
-                takes more than two seconds; False for none.
     strict      probes try points of their own: other sizes, also 0, other numbers, other indices. If the backward
                 raises there or gives NaN although the forward runs, or if an index is invalid there, that is a WARN: it
                 passes, with a GradcheckWarning that shows the point. strict=True makes it a FAIL.
@@ -95,35 +89,29 @@ def gradcheck(
     your own    fn takes objects with .data (a number or a NumPy array), .grad and .backward(), such as micrograd's
                 Value. If it returns an array, backward takes a gradient, or the class has * and sum().
 
-    Of torch.autograd.gradcheck's options, raise_exception is raise_on_fail, and fast_mode chooses mode "directional"
-    or "full". Those that have no counterpart raise a TypeError that says what to do, unless they change nothing.
-
     Raises GradcheckError (an AssertionError, with .report) if the report is false, unless raise_on_fail=False. Raises
     ValueError for options that make no sense or an fn with nothing to differentiate, TypeError if fn returns no Tensor
     of floats, or takes NumPy arrays and nothing says what its gradient is.
     """
     __tracebackhide__ = True  # pytest shows the line that called this, and the message
-    raise_on_fail, mode = answered(torch_options, raise_on_fail, mode)
-    probes = check_options(mode, directions, order, rtol, atol, eps, kinks, probes, seed, budget)
-    given = fn, inputs, kwargs
-    with alone():
-        fn, inputs = prepared(fn, inputs, kwargs, vjp, expected_vjp)
+    probes = _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed, budget)
+    fn, inputs = prepared(fn, inputs, kwargs, vjp, expected_vjp)
     if budget is None and isinstance(plain(fn), Adapted):
         budget = SECONDS
-    elif budget == math.inf:
-        budget = None
     rng = np.random.default_rng([SALT, seed])
-    with alone(), limited(budget, progress) as clock, subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):
+    began, limit = time.perf_counter(), math.inf if budget is None else budget
+    with limited(limit) as clock, subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):
         label = subject.label
         for _ in range(order - 1):
             subject = subject.derivative(rng)
         comparison = Comparison(subject, rng, rtol, atol, eps)
         chosen = mode if mode != "auto" else "full" if _small(subject, clock) else "directional"
-        with clock.share(2 / 3):
-            if chosen == "directional":
-                check_directions(comparison, directions)
-            elif chosen == "full":
-                check_elements(comparison, directions if mode == "auto" and comparison.y.size > FULL else None)
+        clock.share = 2 / 3
+        if chosen == "directional":
+            check_directions(comparison, directions)
+        elif chosen == "full":
+            check_elements(comparison, directions if mode == "auto" and comparison.y.size > FULL else None)
+        clock.share = 1.0
         report = GradcheckReport(
             label, order, chosen, seed, rtol, kinks, list(comparison.findings), budget=budget, strict=strict
         )
@@ -133,25 +121,21 @@ def gradcheck(
             )
         if unchecked := left_out_of(fn):
             report.left_out["other outputs"] = unchecked
+        if others := comparison.forward.unchecked():
+            report.left_out["gradients that are not checked"] = f"{others}: pass it as an input"
         if infinite := int(np.isinf(comparison.y).sum()):
             report.left_out["outputs"] = f"{infinite} of {comparison.y.size} are infinite, where there is no derivative"
         comparison.rng = np.random.default_rng([SALT, seed, 1])  # whatever was drawn before, the probes draw the same
         run_probes(comparison, report, probes, (fn, inputs, wrt, order))
         if any(f.verdict == FAIL for f in comparison.findings):
-            follow("question", "whether a kink explains it", excuse, comparison)
+            follow("whether a kink explains it", excuse, comparison)
         report.leaves = [(x.name, x.given.shape, str(x.given.dtype), x.given.strides) for x in subject.leaves]
         report.ops = comparison.forward.op_names()
         if report.verdict == FAIL and len(report.ops) > 1 and not subject.expected:
-            report.culprit = follow("question", "the op that is wrong", culprit, subject) or ""
-        report.evaluations, report.seconds = subject.evaluations, clock.spent
+            report.culprit = follow("the op that is wrong", culprit, subject) or ""
+        report.evaluations, report.seconds = subject.evaluations, time.perf_counter() - began
         report.unfinished = clock.left_out
         report.left_out |= dict.fromkeys(clock.left_out, NO_TIME)
-    if not report or report.verdict == WARN:
-        options = {"wrt": wrt, "mode": chosen, "order": order, "rtol": rtol, "kinks": kinks, "seed": seed}
-        options |= {"atol": atol or None, "eps": eps}
-        report.snippet = (report.worst and report.worst.snippet) or snippet(
-            *given, options, vjp=vjp, expected_vjp=expected_vjp
-        )
     if raise_on_fail and not report:
         raise GradcheckError(report)
     if raise_on_fail and report.verdict == WARN:
@@ -164,9 +148,32 @@ def gradgradcheck(fn: Any, *inputs: Any, **options: Any) -> GradcheckReport:
     return gradcheck(fn, *inputs, **options, order=2)
 
 
+def _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed, budget):
+    """The names of the probes, as a tuple. Raises ValueError for an option that makes no sense."""
+    known = isinstance(probes, str) and probes == "all"
+    listed = isinstance(probes, Iterable) and not isinstance(probes, str)
+    names = tuple(PROBES) if known else tuple(probes or ()) if listed else ()  # a generator yields them once only
+    for name, value, right, wanted in (
+        ("mode", mode, mode in ("auto", "full", "directional", "probes"), "auto, full, directional or probes"),
+        ("kinks", kinks, kinks in ("report", "error"), "report or error"),
+        ("directions", directions, isinstance(directions, WHOLE) and directions > 0, "1, 2, …"),
+        ("order", order, isinstance(order, WHOLE) and order > 0, "1, 2, …"),
+        ("seed", seed, isinstance(seed, WHOLE) and seed >= 0, "0, 1, 2, …"),
+        ("rtol", rtol, isinstance(rtol, NUMBER) and 0 <= rtol < 1, "a number from 0 to 1"),
+        ("atol", atol, isinstance(atol, NUMBER) and atol >= 0, "0 or more"),
+        ("eps", eps, eps is None or (isinstance(eps, NUMBER) and 0 < eps < 1), "a number between 0 and 1"),
+        ("budget", budget, budget is None or (isinstance(budget, NUMBER) and budget > 0), "seconds, or None"),
+        ("probes", probes, (known or listed) and {*names} <= {*PROBES} and (names or mode != "probes"),
+         f"'all' or names out of {', '.join(PROBES)}"),
+    ):  # fmt: skip
+        if not right:
+            raise ValueError(f"gradcheck: {name} must be {wanted}; got {value!r}")
+    return names
+
+
 def _small(subject, clock):
     """Is a full Jacobian cheap? All its forwards must fit into half of the budget."""
-    if subject.size > FULL or clock.seconds is None:
+    if subject.size > FULL or clock.seconds == math.inf:
         return subject.size <= FULL
     began = time.perf_counter()
     subject.run()

@@ -2,8 +2,11 @@
 
 import math
 import platform
-from collections import Counter
+import site
+import sysconfig
+import traceback
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,10 @@ from ..version import __version__
 PASS, KINK, WARN, INCONCLUSIVE, NONFINITE, FAIL = SEVERITY = (
     "PASS", "KINK", "WARN", "INCONCLUSIVE", "NONFINITE", "FAIL"
 )  # fmt: skip
+
+
+OURS = str(Path(__file__).parents[1])
+INSTALLED = {*sysconfig.get_paths().values(), *site.getsitepackages()}
 
 
 class NotApplicable(Exception):
@@ -51,8 +58,7 @@ class Finding:
     note: str = ""
     hints: list[str] = field(default_factory=list)
     probe: str = ""  # the probe that found it, if one did
-    snippet: str = ""  # Python that repeats it with smaller inputs, if it has some of its own
-    op: str = ""  # the op that it concerns, if known
+    call: str = ""  # the call that it is about, if that is not the user's
 
     @property
     def error(self) -> float | None:
@@ -88,11 +94,10 @@ class GradcheckReport:
     left_out: dict[str, str] = field(default_factory=dict)  # probe -> why it does not apply here
     ops: list[str] = field(default_factory=list)  # names of the ops that the function recorded
     leaves: list = field(default_factory=list)  # (name, shape, dtype as given, strides)
-    unfinished: dict[str, str] = field(default_factory=dict)  # left out for lack of time -> its kind; also in left_out
+    unfinished: list[str] = field(default_factory=list)  # what was left out for lack of time
     budget: float | None = None  # seconds that the check had
     strict: bool = False  # does a WARN fail?
     culprit: str = ""  # the op that fails when checked alone
-    snippet: str = ""  # Python that repeats the check
     evaluations: int = 0
     seconds: float = 0.0
 
@@ -133,42 +138,20 @@ class GradcheckReport:
         """One line: verdict, what was checked and how, what it cost, the seed."""
         order = {1: "", 2: ", second order"}.get(self.order, f", order {self.order}")
         cost = f"{len(self.findings)} checks, {self.evaluations} evaluations, {self.seconds:.2f} s"
-        return f"{self.verdict} {self.label}{order} ({self.mode}){self._within()}: {cost}, seed {self.seed}"
-
-    def _within(self):
-        """Of a check with a budget: ' within 60 s, 8 directions and 1 probe left out'."""
-        if self.budget is None:
-            return ""
-        kinds = Counter(self.unfinished.values())
-        left = " and ".join(f"{n} {kind}{'s' * (n > 1)}" for kind, n in kinds.items())
-        return f" within {self.budget:g} s" + (f", {left} left out" if left else "")
+        within = "" if self.budget is None else f" within {self.budget:g} s"
+        within += f", {len(self.unfinished)} left out" if self.unfinished else ""
+        return f"{self.verdict} {self.label}{order} ({self.mode}){within}: {cost}, seed {self.seed}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as a dict that JSON can hold, with
-
-        verdict, passed     "PASS" … "FAIL"; did it pass (a KINK does, unless kinks="error", and a WARN, unless strict)?
-        label, order, mode, seed, rtol, kinks, budget, strict
-                            what was checked, and how; the same seed repeats it
-        findings            a list of objects:
-            check, probe    "Jacobian", "direction 0", …; the probe that found it, or ""
-            verdict, note, hints, op
-            place           leaf and index as text, "w[2, 0]"; also as leaf (name) and index (list of ints, or null)
-            output          the output element, such as "[3]"; "" for a single number or a combination of them
-            analytic, numeric, bar, left, right
-                            what backward says, what differences say ± bar, one-sided slopes; null if not compared
-            excess, error   |analytic - numeric| as a part of what is allowed; as a part of the larger one, or null
-        left_out            {probe or direction: why}; unfinished has those that there was no time for
-        culprit, ops, leaves (name, shape, dtype, strides), snippet, evaluations, seconds
-        versions            of minigrad, NumPy and Python
-
-        Numbers that are not finite are strings: "nan", "inf", "-inf"."""
+        """The report as a dict that JSON can hold: its fields, with verdict, passed and versions; of each finding also
+        its place and error. Numbers that are not finite are strings: "nan", "inf", "-inf"."""
         data = asdict(self) | {"verdict": self.verdict, "passed": bool(self), "versions": versions()}
         for f, of in zip(data["findings"], self.findings):
             f |= {"place": of.place, "error": of.error}
         return plain_values(data)
 
     def message(self) -> str:
-        """What failed and where, the numbers, hints at the cause, and Python that repeats the check."""
+        """What failed and where, the numbers, a hint at the cause, and the call if it is not the user's own."""
         f = self.worst
         if f is None:
             return "\n  ".join([self.summary(), *(f"{what}: {why}" for what, why in self.left_out.items())])
@@ -182,12 +165,6 @@ class GradcheckReport:
         if f.left is not None and f.right is not None and (f.verdict == KINK or f.jump or _differ(f.left, f.right)):
             lines.append(f"  slopes    {number(f.left, '.9g')} from the left, {number(f.right, '.9g')} from the right")
         lines += [f"  note      {f.note}"] if f.note else []
-        slope = math.nan if f.left is None or f.right is None else f.left + f.right
-        if f.analytic is not None and not math.isfinite(f.analytic) and math.isfinite(slope):
-            lines.append(
-                f"  note      the backward gives {f.analytic}, though the function is finite and has a slope here"
-            )
-        lines += [f"  op        {f.op}"] if f.op else []
         lines += [f"  hint      {hint}" for hint in f.hints]
         lines += [f"  culprit   {self.culprit}"] if self.culprit else []
         lines += [f"  ops       {', '.join(self.ops)}"] if self.ops else []
@@ -196,7 +173,7 @@ class GradcheckReport:
                 lines.append(f"  {name}: shape {shape}, given as {dtype} with strides {strides}; checked in float64")
         others = sum(g.verdict == f.verdict for g in self.findings) - 1
         lines += [f"  and {others} more {f.verdict}: print(report.table())"] if others else []
-        lines += ["", *("  " + line for line in self.snippet.splitlines())] if self.snippet else []
+        lines += [f"  in the call {f.call}"] if f.call else []
         return "\n".join(lines)
 
 
@@ -208,6 +185,33 @@ def aligned(rows):
     """Rows of strings as lines whose columns are padded to one width, except for the last column."""
     widths = [max(map(len, column)) for column in zip(*rows)][:-1]
     return ["  ".join([*[cell.ljust(w) for cell, w in zip(row, widths)], row[-1]]).rstrip() for row in rows]
+
+
+def raised(error):
+    """An exception in words, with the innermost line that is neither ours nor an installed package's."""
+    return told(error) + users_line(error)
+
+
+def told(error):
+    """'ValueError: too long', or 'ValueError' of one without words, or that cannot say them."""
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except Exception:
+        return kind
+    return f"{kind}: {said}" if said else kind
+
+
+def users_line(error):
+    """', at my_ops.py:12 in backward: return dy / 0', or ''. A line of an installed package if there is no other, or of
+    our own ops."""
+    frames = traceback.extract_tb(error.__traceback__)
+    for others in ((OURS, *INSTALLED), (OURS,), (str(Path(__file__).parent),)):
+        for frame in reversed(frames):
+            inside = any(Path(frame.filename).is_relative_to(folder) for folder in others)
+            if not (inside or frame.filename.startswith("<")):
+                return f", at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+    return ""
 
 
 def versions():
@@ -268,30 +272,18 @@ def ratio_hint(analytic, numeric, sizes):
     return f"off by {r - 1:.3g} of itself: a constant or a small term is wrong" if abs(r - 1) < 1e-2 else ""
 
 
-def patterns(leaf, analytic, numeric, wrong, others):
-    """What the wrong elements of a leaf's Jacobian (outputs, elements) have in common, as a list of sentences.
-
-    wrong: a mask of that shape. others: {name of another leaf: its numeric Jacobian}."""
-    found = []
-    for name, theirs in others.items():
-        if _alike(analytic, theirs) and not _alike(numeric, theirs):
-            found.append(f"this is the gradient of {name}: two inputs are swapped")
-    shape = leaf.array.shape
+def patterns(shape, analytic, numeric, others):
+    """What the wrong Jacobian (outputs, elements) of a leaf of this shape is instead, as a list of sentences. others:
+    {name of another leaf: its numeric Jacobian}."""
+    found = [
+        f"this is the gradient of {name}: two inputs are swapped"
+        for name, theirs in others.items()
+        if _alike(analytic, theirs) and not _alike(numeric, theirs)
+    ]
     if len(shape) > 1 and shape[-1] == shape[-2]:
         square = (-1, *shape)
         if _alike(analytic.reshape(square).swapaxes(-1, -2), numeric.reshape(square)):
             found.append("this is the gradient transposed")
-    difference = (analytic - numeric)[wrong]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = (analytic / numeric)[wrong]
-    if ratio.size > 1 and np.isfinite(ratio).all() and np.ptp(ratio) <= 1e-6 * abs(ratio[0]):
-        found.append(f"all of them are off by the same factor {ratio[0]:.9g}")
-    elif difference.size > 1 and np.ptp(difference) <= 1e-6 * abs(difference[0]):
-        found.append(f"all of them are off by the same amount {difference[0]:.9g}")
-    places = np.unravel_index(np.flatnonzero(wrong.any(axis=0)), shape) if shape else ()
-    same = [str(int(p[0])) if n > 1 and (p == p[0]).all() else ":" for p, n in zip(places, shape)]
-    if set(same) - {":"}:
-        found.append(f"only {leaf.name}[{', '.join(same)}] is wrong")
     return found
 
 

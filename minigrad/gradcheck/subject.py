@@ -10,8 +10,6 @@ Four words are used for what goes in and out, here and in all of gradcheck:
 import copy
 import math
 from dataclasses import fields, is_dataclass
-from functools import partial
-from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from ..random import default_generator
 from ..tensor import Tensor, from_backend
 from .budget import check_time
 
+FLOAT64, TRIALS = np.dtype("float64"), 3  # TRIALS: of random moves, of which the largest change counts
 PRECISION = {np.dtype(name): float(np.finfo(name).eps) for name in ("float16", "float32", "float64")}
 
 
@@ -69,6 +68,29 @@ class Subject:
         if tie:
             tensors[tie[1]] = tensors[tie[0]]
         return Run(tensors, self.call(tensors))
+
+    def spread(self, dys, arrays=None, eps=None, ties=True):
+        """By how much [the outputs as one vector, the gradient of each leaf] differ between points where every input,
+        parameter and cotangent is off by a relative eps (default: what float64 rounds): the rounding that no backward
+        avoids. Infinite where one of them is NaN. ties: equal numbers stay equal.
+
+        The points lie on one side, and the point itself is none of them: what is wrong at x = 1 alone is not noise."""
+        rng, eps = np.random.default_rng(0), eps or PRECISION[FLOAT64]
+        arrays = self.arrays if arrays is None else arrays
+
+        def off(xs):
+            numbers, which = np.unique(joined(xs), return_inverse=True)
+            off_by = rng.integers(1, 5, numbers.size)[which] if ties else rng.integers(1, 5, which.size)
+            moved = joined(xs) * (1 + eps * off_by)
+            return [part.astype(x.dtype) for part, x in zip(split(moved, [x.shape for x in xs]), xs)]
+
+        def results():
+            run = self.run(off(arrays))
+            return [run.y, *run.gradient(off(dys))]
+
+        here = results()
+        changes = [[difference_of(a, b) for a, b in zip(results(), here)] for _ in range(TRIALS)]
+        return [np.max(change, axis=0) for change in zip(*changes)]
 
     def rest(self):
         """Give parameters the numbers of the point, in float64: a run elsewhere leaves others in them."""
@@ -147,6 +169,15 @@ class Run:
     def hides(self):
         """Does an op on that way run others inside, as a fused one does, or anything at all, as one of a user's may?"""
         return any(op.rounds_inside or not op.primitive for op, _ in self.results())
+
+    def unchecked(self):
+        """What requires a gradient, takes part, and is none of the leaves, as text; "" if nothing does."""
+        found = {}
+        for op in reachable(self.roots, 0):
+            for parent in op.parents:
+                if parent is not None and parent.op is None and parent not in self.nodes:
+                    found[parent] = f"a Tensor of shape {parent.shape} that {op.name} takes"
+        return ", ".join(found.values())
 
     def op_names(self):
         """The names of the ops on that way, each once, in the order in which they ran."""
@@ -277,18 +308,7 @@ def aligned(found, inputs):
     return gradients
 
 
-def owner_of(fn):
-    """What fn is, or is a method of, without the arguments that partial() has bound."""
-    while isinstance(fn, partial):
-        fn = fn.func
-    return getattr(fn, "__self__", fn)
-
-
-def nothing_returned(y, what="Tensor"):
-    """Why a function that returned y cannot be checked, where it should return what is called `what`."""
-    kind = f"{type(y).__name__} of {y.dtype}" if hasattr(y, "dtype") else type(y).__name__
-    said = f"gradcheck: the function returned no {what} of floats, but {kind}: {shortened(y)}. "
-    held = [name for name, x in getattr(y, "__dict__", {}).items() if hasattr(x, "shape") and hasattr(x, "dtype")]
-    if held and not hasattr(y, "dtype"):
-        return f"{said}Nothing of it can be compared: return .{' or .'.join(held)} of it"
-    return f"{said}Nothing of it can be compared: return a {what}, or a tuple, list, dict or dataclass of them"
+def difference_of(a, b):
+    """|a - b|: 0 where both are NaN or the same infinity, and infinite where only one is."""
+    equal = (a == b) | ((a != a) & (b != b))
+    return np.where(equal, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))

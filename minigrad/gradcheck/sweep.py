@@ -23,9 +23,8 @@ from ..tensor import tensor
 from .budget import OutOfTime
 from .check import gradcheck
 from .probes import CHEAP
-from .report import FAIL, PASS, SEVERITY, WARN, GradcheckReport, aligned, plain_values
+from .report import FAIL, SEVERITY, WARN, GradcheckReport, aligned, raised
 from .subject import flat
-from .where import raised
 
 
 @dataclass
@@ -49,16 +48,6 @@ class Row:
     @property
     def evaluations(self):
         return 0 if self.report is None else self.report.evaluations
-
-    def to_dict(self):
-        """What --json writes of it: these fields, and all findings that are not PASS (see GradcheckReport.to_dict)."""
-        names = ("op", "case", "device", "order", "verdict", "seconds", "evaluations", "message", "error")
-        found: dict = {"findings": [], "left_out": {}, "culprit": ""}
-        if self.report is not None:
-            data = self.report.to_dict()
-            found = {name: data[name] for name in found}
-            found["findings"] = [f for f in found["findings"] if f["verdict"] != PASS]
-        return plain_values({name: getattr(self, name) for name in names} | found)
 
 
 def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed: int = 0, **options: Any) -> list[Row]:
@@ -168,7 +157,7 @@ def _one_thread():
 
 
 def _rows(name, devices, orders, seed, **options):
-    return [row for d in devices for row in check_op(name, d, orders, seed, progress=False, **options)]
+    return [row for d in devices for row in check_op(name, d, orders, seed, **options)]
 
 
 def inputs_of(name, case, seed, device="cpu"):

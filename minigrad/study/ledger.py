@@ -17,7 +17,7 @@ import numpy as np
 from ..autograd import GraphError, backward, no_grad, reachable, registry, watch
 from ..base.errors import UnknownName, unknown
 from ..dtypes import float64
-from ..gradcheck import numeric
+from ..gradcheck import differences
 from ..nn.attention import all_take
 from ..nn.heads import known_heads
 from ..ops.derivatives import argument, derivative, letters_of
@@ -311,7 +311,7 @@ def check_input(op, run, dys, i, dx, part=...):
         return np.array([sum((w * (there[k] - here[k])).sum() for k, w in pairs)])
 
     flow = sum(np.abs(w * here[k]).sum() for k, w in pairs)  # the size of the terms, which may cancel
-    found = numeric.derivative(phi, numeric.EPS * flow, numeric.STEP)
+    found = differences.derivative(phi, differences.EPS * flow, differences.STEP)
     slope, left, right, bar = (float(x[0]) for x in (found.value, found.left, found.right, 3 * found.bar))
     given = size = float((dx64 * u).sum())
     error, little = abs(given - slope), SMALL * max(flow, float(found.swing[0]))

@@ -1,4 +1,4 @@
-"""Planted bugs that are no formulas: memory, state and layout of an op, and pieces of the engine."""
+"""Planted bugs that are no formulas: memory, state and layout of an op."""
 
 import itertools
 import math
@@ -6,17 +6,15 @@ import math
 import numpy as np
 
 import minigrad as mg
-from minigrad.autograd import Op, walk
+from minigrad.autograd import Op
 from minigrad.autograd.cases import Fixed, case
 from minigrad.ops.activation import Gelu, Relu, Tanh
 from minigrad.ops.dropout import Dropout
 from minigrad.ops.elementwise import Add, Erf, Exp, Sin
 from minigrad.ops.index import Embedding
 
-from .formula_mutants import PAIR, PHI, SMALL, Product, X
-from .planting import MUTANTS, given, mutant, plant, tamper, variant
-
-# ------------------------------------------------------------------------------------ memory, state and layout of an op
+from .formula_mutants import PAIR, PHI, Product
+from .planting import MUTANTS, given, mutant, plant, variant
 
 BUFFERS: dict = {}
 NOISE = np.random.default_rng()
@@ -194,111 +192,6 @@ plant("wrong only for a non-contiguous cotangent", Sin, by="cotangent fortran",
 plant("wrong only where two layouts differ", Product, PAIR, by="layout", forward=product_as_laid_out)
 plant("wrong only where one input has size 1", Add, PAIR, by="size", forward=sum_of_any, backward=first_where_broadcast)
 plant("x * x as a square, with half its gradient", Product, PAIR, by="repeated input", backward=square_if_shared)
-# fmt: on
-
-
-# ----------------------------------------------------------------------------------------------- pieces of the engine
-
-Walk = walk._Walk
-Added, Collect, Leading, Step, Unpack = Walk.add, Walk.collect, walk._leading_to, walk._step, Op._unpack
-
-
-def first_of_broadcast(g, shape):
-    return g[tuple(slice(0, 1) if n == 1 else slice(None) for n in shape)]
-
-
-def last_dims_summed(g, shape):
-    return g.sum(tuple(range(len(shape), g.ndim)))
-
-
-def third_dropped(self, node, g):
-    if node not in self.owned:
-        Added(self, node, g)
-
-
-def overwriting(self, node, g):
-    self.pending[node] = g
-
-
-def into_borrowed(self, node, g):
-    if node in self.pending:
-        before = self.pending[node].array
-        np.add(before, g.array, out=before)
-    else:
-        self.pending[node] = g
-
-
-def in_place_though_recorded(self, node, g):
-    recorded, self.create_graph = self.create_graph, False
-    Added(self, node, g)
-    self.create_graph = recorded
-
-
-def grad_replaced(self, node):
-    if self.targets is None:
-        node.grad = None
-    return Collect(self, node)
-
-
-def where_all_inputs_lead(targets, order):
-    """Ops of which one input is a constant are left out."""
-    return {op: needs for op, needs in Leading(targets, order).items() if all(needs)}
-
-
-def only_first_input(targets, order):
-    return {op: (needs[0], *[False] * (len(needs) - 1)) for op, needs in Leading(targets, order).items()}
-
-
-def needs_ignored(walk, op, dys, needs, anomaly):
-    Step(walk, op, dys, (True,) * len(needs), anomaly)
-
-
-def released_always(walk, op, dys, needs, anomaly):
-    Step(walk, op, dys, needs, anomaly)
-    op.release()
-
-
-def three_uses(x):
-    return x.exp() + x.sin() + x.tanh()
-
-
-def diamond(x):
-    """As in examples/why_topological_order.py: b is used once more after what was made of it."""
-    b = x.exp()
-    return b + b.sin() * b.tanh()
-
-
-def handed_on(x):
-    """a + b passes one array on to both; a has another use, which the walk comes to after that."""
-    a, b = x.sin(), x.cos()
-    return a * a + (a + b)
-
-
-def with_constant(x):
-    return (x * 2.0).exp()
-
-
-# fmt: off
-tamper("engine: a broadcast dim takes the mean", mg.mul, case((3, 4), (4,)), walk, "_unbroadcast",
-       lambda g, shape: g.mean(0), hint="3 times too small")
-tamper("engine: a broadcast dim keeps its first slice", mg.mul, case((3, 4), (3, 1)), walk, "_unbroadcast",
-       first_of_broadcast)
-tamper("engine: shapes aligned at the left, of a square", mg.mul, case((4, 4), (4,)), walk, "_unbroadcast",
-       last_dims_summed)
-tamper("engine: a second contribution overwrites", lambda x: x * x, X, Walk, "add", overwriting, hint="half")
-tamper("engine: the third contribution is dropped", three_uses, X, Walk, "add", third_dropped)
-tamper("engine: added in place to a borrowed gradient", handed_on, X, Walk, "add", into_borrowed)
-tamper("engine: added in place though recorded", three_uses, SMALL, Walk, "add", in_place_though_recorded, order=2)
-tamper("engine: ops as they are found, in no order", diamond, X, walk, "sorted", lambda ops, **by: list(ops))
-tamper("engine: the first op first", diamond, X, walk, "sorted", lambda ops, key, reverse: sorted(ops, key=key))
-tamper("engine: ops with a constant input left out", with_constant, X, walk, "_leading_to", where_all_inputs_lead)
-tamper("engine: only first inputs get a gradient", mg.mul, PAIR, walk, "_leading_to", only_first_input)
-tamper("engine: needs ignored", with_constant, X, walk, "_step", needs_ignored, by=TypeError)
-tamper("engine: saved arrays freed although retained", Exp.apply, X, walk, "_step", released_always, by=mg.GraphError)
-tamper("engine: what was saved is a constant to the graph", Exp.apply, SMALL, Op, "_unpack",
-       lambda self, entry: Unpack(self, entry).detach(), order=2)
-tamper("engine: .grad replaced, not added to", Exp.apply, X, Walk, "collect", grad_replaced, by="accumulation")
-tamper("engine: .grad shares memory", mg.add, PAIR, Walk, "exclusive", lambda self, g: g, by="memory")
 # fmt: on
 
 assert len({m.name for m in MUTANTS}) == len(MUTANTS) >= 50

@@ -45,7 +45,7 @@ def one_element(self, dy):
 
 # fmt: off
 plant("0.05 % scale error", Exp, backward=given(lambda dy, y: dy * y * (1 + 5e-4)), hint="off by 0.0005")
-plant("1e-5 scale error", Exp, backward=given(lambda dy, y: dy * y * (1 + 1e-5)), hint="same factor 1.00001")
+plant("1e-5 scale error", Exp, backward=given(lambda dy, y: dy * y * (1 + 1e-5)))
 plant("1e-5 added to the gradient", Sin, backward=given(lambda dy, x: dy * (x.cos() + 1e-5)))
 plant("true gradient 1e-6 returned as 0", Exp, case(uniform((3, 4), -14.5, -13.5)),
       backward=given(lambda dy, y: dy * mg.where(y < 1e-5, 0.0, y)), hint="no gradient arrives")
@@ -72,14 +72,14 @@ ONE_HIDDEN = Fixed([[True, False, False]])
 plant("relu passes what is negative", Relu, backward=lambda self, dy: dy)
 plant("clamp passes what it cut off", Clamp, backward=lambda self, dy: dy)
 plant("maximum gives dy to both", Maximum, backward=lambda self, dy: (dy, dy))
-plant("wrong side of where", Where, case(ONE_HIDDEN, (2, 3), (2, 3)), hint="swapped",
+plant("wrong side of where", Where, case(ONE_HIDDEN, (2, 3), (2, 3)),
       backward=given(lambda dy, c: (None, mg.where(c, 0.0, dy), mg.where(c, dy, 0.0))))
 plant("masked_fill passes what is masked", Where, case(ONE_HIDDEN, -1e9, (2, 3)), hint="does not change",
       backward=lambda self, dy: (None, None, dy))
 plant("triangle off by one", Triangle, case((3, 3), k=0, lower=True),
       backward=lambda self, dy: Triangle.apply(dy, k=self.k - 1, lower=self.lower))
 plant("dropout: another mask in the backward", Dropout, backward=lambda self, dy: Dropout.apply(dy, p=self.p))
-plant("dropout: not scaled in the backward", Dropout, hint="same factor 0.7",
+plant("dropout: not scaled in the backward", Dropout,
       backward=lambda self, dy: dy * (self.saved()[0] != 0).to(dy.dtype))
 # fmt: on
 
@@ -132,7 +132,7 @@ mutant("mean without 1/n", lambda x, dims, keepdim: x.mean(dims, keepdim), varia
        ROWS, hint="5 times too large")
 mutant("variance over n - 1, its gradient over n", lambda x, dims, keepdim: x.var(dims, keepdim), variant(Sum,
        forward=var_forward, backward=given(lambda dy, x: dy * (x - x.mean(1, True)) * (2 / x.shape[1]))).apply,
-       ROWS, hint="same factor 0.8")
+       ROWS)
 plant("cumsum not reversed", Cumsum, backward=lambda self, dy: Cumsum.apply(dy, dim=self.dim, reverse=self.reverse))
 plant("amax of rows against the maximum of all", Amax, case(apart((3, 4)), dims=(1,), keepdim=True),
       backward=given(lambda dy, x: dy * (x == x.amax()).to(dy.dtype)))
@@ -230,12 +230,12 @@ plant("softmax of one element passes dy", Softmax, ROW, by="size",
       backward=lambda self, dy: dy if dy.shape[self.dim] == 1 else Softmax.backward(self, dy))
 plant("log_softmax with the mean of dy", LogSoftmax, ROW,
       backward=given(lambda dy, y: dy - y.exp() * dy.mean(1, keepdim=True)))
-plant("ignored targets get a gradient", CrossEntropy, IGNORED, hint="only logits[1, :] is wrong",
+plant("ignored targets get a gradient", CrossEntropy, IGNORED,
       backward=cross_entropy_backward(ignore_index=-1))
 plant("label smoothing forgotten in the backward", CrossEntropy, IGNORED,
       backward=cross_entropy_backward(label_smoothing=0.0))
 mutant("mean over the kept, its gradient over all", lambda loss, target: loss.sum() / int((target >= 0).sum()),
-       MeanOfKept.apply, case((4,), Fixed([2, -100, 0, 4])), hint="same factor 0.75")
+       MeanOfKept.apply, case((4,), Fixed([2, -100, 0, 4])))
 # fmt: on
 
 

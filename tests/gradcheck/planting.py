@@ -1,6 +1,6 @@
 """How bugs are planted: copies of our own ops with one thing wrong, each that somebody has made, or easily could.
 
-formula_mutants.py plants wrong formulas; engine_mutants.py wrong memory, state and layout, and bugs of the engine."""
+formula_mutants.py plants wrong formulas; engine_mutants.py wrong memory, state and layout."""
 
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,11 +1,7 @@
 """gradcheck(budget=seconds): what comes first, what is left out and said, and what may go beyond it.
 The seconds are counted in forwards: each takes one."""
 
-import io
 import json
-import math
-import sys
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,7 +10,7 @@ import pytest
 import minigrad as mg
 from minigrad.gradcheck import budget as module
 from minigrad.gradcheck import gradcheck
-from minigrad.gradcheck.budget import NO_TIME, Budget, OutOfTime
+from minigrad.gradcheck.budget import NO_TIME
 
 from .wrong_sin import WrongSin, data
 
@@ -44,31 +40,24 @@ def inputs():
     return data(30, 20), data(30, 20)  # too many for a full Jacobian
 
 
-def test_the_most_telling_comes_first_and_the_rest_is_said(slow):
-    told = []
-    report = gradcheck(slow(product), *inputs(), budget=200, progress=told.append)
-    assert report and told[:6] == [
-        *(f"direction {k}" for k in range(4)),
-        "direction in inputs[0]",
-        "direction in inputs[1]",
-    ]
-    assert told[6] == "linearity"
+def test_what_is_left_out_is_said(slow):
+    report = gradcheck(slow(product), *inputs(), budget=200)
     left = [name for name, why in report.left_out.items() if why == NO_TIME]
-    assert left and left == list(report.unfinished) and set(report.unfinished.values()) == {"probe"}
-    assert report.summary().startswith("PASS ") and f" within 200 s, {len(left)} probes left out: " in report.summary()
+    assert report and left and left == report.unfinished and not any("direction" in name for name in left)
+    assert report.summary().startswith("PASS ") and f" within 200 s, {len(left)} left out: " in report.summary()
     assert f"left out: {left[0]}: {NO_TIME}" in report.table()
     assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["unfinished"] == report.unfinished
 
 
 def test_probes_get_a_third_of_the_time(slow):
     report = gradcheck(slow(product), *inputs(), budget=45)
-    assert "direction" in report.unfinished.values() and "linearity" not in report.unfinished
+    assert "direction" in report.unfinished[0] and "linearity" not in report.unfinished
 
 
 def test_one_direction_is_always_compared(slow):
     report = gradcheck(slow(product), *inputs(), budget=1e-3)
     assert [f.check for f in report.findings] == ["direction 0"]
-    assert "3 directions" not in report.summary() and "5 directions" in report.summary()
+    assert sum("direction" in name for name in report.unfinished) == 5
 
 
 def test_a_full_jacobian_only_if_it_fits(slow):
@@ -81,7 +70,7 @@ def test_a_full_jacobian_only_if_it_fits(slow):
 def test_a_full_jacobian_that_was_asked_for_stops_between_leaves(slow):
     report = gradcheck(slow(product), data(3), data(3), mode="full", budget=40)
     assert [f.leaf for f in report.findings if f.check == "Jacobian"] == ["inputs[0]"]
-    assert report.unfinished["Jacobian of inputs[1]"] == "Jacobian"
+    assert report.unfinished[0] == "Jacobian of inputs[1]"
 
 
 def test_a_difference_is_followed_to_its_element_beyond_the_budget(slow):
@@ -108,7 +97,7 @@ def test_what_a_probe_found_before_the_time_was_up_is_kept(slow, monkeypatch):
 
     def endless(p):
         while True:
-            p.at()
+            p.again()
         yield
 
     monkeypatch.setitem(PROBES, "finds", finds)
@@ -143,25 +132,12 @@ def test_ctrl_c_is_ctrl_c():
 
     with pytest.raises(KeyboardInterrupt):
         gradcheck(interrupted, data(3), budget=100)
-    assert gradcheck(mg.sin, data(3)).unfinished == {}  # nothing of the stopped check stays
-
-
-def test_a_line_on_a_terminal_after_two_seconds(slow, monkeypatch):
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
-    gradcheck(slow(mg.sin), data(600), budget=100)
-    written = terminal.getvalue()
-    assert "direction 1" in written and "direction 0" not in written and "\n" not in written
-    assert written.endswith("\r\033[K") and " of 100 s" in written
-    gradcheck(mg.sin, data(3))  # a quick one says nothing
-    gradcheck(slow(mg.sin), data(600), progress=False)
-    assert terminal.getvalue() == written
+    assert gradcheck(mg.sin, data(3)).unfinished == []  # nothing of the stopped check stays
 
 
 def test_functions_of_other_frameworks_have_a_budget():
     x = np.linspace(-1, 1, 3)
-    for budget, known in ((None, 30), (7, 7), (math.inf, None)):
+    for budget, known in ((None, 30), (7, 7)):
         report = gradcheck(np.sin, x, vjp=lambda dy, x: dy * np.cos(x), budget=budget, probes=())
         assert report.budget == known
     assert gradcheck(mg.sin, mg.tensor(x), probes=()).budget is None
@@ -171,17 +147,3 @@ def test_functions_of_other_frameworks_have_a_budget():
 def test_budgets_that_make_no_sense(budget):
     with pytest.raises(ValueError, match="budget must be"):
         gradcheck(mg.sin, data(2), budget=budget)
-
-
-def test_an_attempt_stops_in_the_middle():
-    budget = Budget(0.02, progress=False)
-    budget.attempt("a", "the first", time.sleep, 0.03)
-
-    def work():
-        while True:
-            budget.check()
-
-    with budget.share(1):
-        assert budget.attempt("b", "the second", work) is None
-    assert budget.left_out == {"the second": "b"}
-    assert issubclass(OutOfTime, BaseException) and not issubclass(OutOfTime, Exception)

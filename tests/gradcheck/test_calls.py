@@ -1,8 +1,6 @@
 """What gradcheck can be called with: forms of inputs and outputs, options of PyTorch's, gradients that are meant, and
 pairs of NumPy functions."""
 
-import os
-import time
 from collections import OrderedDict, namedtuple
 from dataclasses import dataclass
 from functools import partial
@@ -12,8 +10,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import Op
-from minigrad.gradcheck import FAIL, PASS, GradcheckError, gradcheck, gradgradcheck
-from minigrad.gradcheck.adapters import numpy as of_numpy
+from minigrad.gradcheck import FAIL, PASS, gradcheck
 
 gradcheck = partial(gradcheck, probes=())  # test_probes.py has them
 
@@ -76,7 +73,6 @@ def test_keyword_arguments_are_inputs():
     report = gradcheck(lambda x, weight: x * wrong(weight), x, kwargs={"weight": w}, raise_on_fail=False)
     assert {f.leaf for f in report.findings if f.check == "Jacobian" and f.verdict == FAIL} == {"weight"}
     assert [leaf[0] for leaf in gradcheck(lambda x, y: x * y, x, kwargs={"y": data(3)}, wrt="y").leaves] == ["y"]
-    assert "kwargs={'weight': mg.tensor(" in report.snippet
 
 
 def test_dataclasses_among_the_inputs():
@@ -96,11 +92,6 @@ def test_outputs_in_any_tree(packed):
     assert not gradcheck(lambda x: packed(wrong(x)), data(3), raise_on_fail=False)
 
 
-class Loss:
-    def __init__(self, x):
-        self.loss = x
-
-
 @pytest.mark.parametrize(
     "returned, said",
     [
@@ -109,7 +100,6 @@ class Loss:
         (lambda x: x.detach().numpy(), "ndarray of float64"),
         (lambda x: x.argmax(), "Tensor of int64"),
         (lambda x: {"y": 3.0}, "dict"),
-        (lambda x: Loss(x * 2), r"Loss: .* return \.loss of it"),
         (lambda x: [], "list"),
     ],
 )
@@ -127,13 +117,13 @@ def test_empty_inputs_are_said_to_be():
     [{"mode": "directional", "directions": 0}, {"directions": -1}, {"mode": "probes", "probes": iter(())}],
 )
 def test_options_that_leave_nothing_to_compare(options):
-    with pytest.raises(ValueError, match=r"directions must be|without a probe checks nothing"):
+    with pytest.raises(ValueError, match=r"directions must be|probes must be"):
         gradcheck(mg.exp, data(3), **options)
 
 
 def test_probes_out_of_a_generator():
-    report = gradcheck(mg.exp, data(3), probes=(name for name in ("linearity", "scaling")))
-    assert {f.probe for f in report.findings} == {"", "linearity", "scaling"}
+    report = gradcheck(mg.exp, data(3), probes=(name for name in ("linearity", "modes")))
+    assert {f.probe for f in report.findings} == {"", "linearity", "modes"}
 
 
 @pytest.mark.parametrize(
@@ -172,27 +162,8 @@ def test_eps_is_the_first_step():
 
     gradcheck(f, mg.tensor([1.0], dtype=mg.float64), eps=1e-3, probes=())
     assert max(steps) == 2.0**-10
-    with pytest.raises(ValueError, match="eps must lie"):
+    with pytest.raises(ValueError, match="eps must be"):
         gradcheck(mg.exp, data(3), eps=0)
-
-
-def test_options_of_pytorch():
-    x = data(3)
-    assert not gradcheck(wrong, x, raise_exception=False)
-    with pytest.raises(GradcheckError):
-        gradcheck(wrong, x, raise_exception=True)
-    assert gradcheck(mg.exp, x, fast_mode=True).mode == "directional"
-    assert gradcheck(mg.exp, x, fast_mode=False).mode == "full"
-    assert gradcheck(mg.exp, x, nondet_tol=0.0, check_undefined_grad=False, check_batched_grad=False, masked=None)
-    assert gradgradcheck(mg.exp, (x,), gen_non_contig_grad_outputs=True, check_fwd_over_rev=False)
-    with pytest.raises(TypeError, match=r"nondet_tol=1e-05 .* leave out that probe"):
-        gradcheck(mg.exp, x, nondet_tol=1e-5)
-    with pytest.raises(TypeError, match="leave out that probe"):
-        gradcheck(mg.exp, x, nondet_tol=np.zeros(2))
-    with pytest.raises(TypeError, match="pass the vmapped function"):
-        gradcheck(mg.exp, x, check_batched_grad=True)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'rtoll'"):
-        gradcheck(mg.exp, x, rtoll=1)
 
 
 # -- gradients that are meant
@@ -268,7 +239,7 @@ def test_a_pair_of_numpy_functions():
     report = gradcheck(softmax, array(2, 3), vjp=softmax_vjp)
     assert report.verdict == PASS and report.label == "softmax"
     report = gradcheck(softmax, array(2, 3), vjp=lambda dy, x: softmax(x) * dy, raise_on_fail=False)
-    assert report.verdict == FAIL and "import numpy as np" in report.snippet and "np.array([[" in report.snippet
+    assert report.verdict == FAIL
 
 
 def test_a_captured_function_is_checked_as_the_function_that_it_runs():
@@ -307,30 +278,6 @@ def test_a_pair_that_writes_into_its_cotangent():
 def test_a_pair_has_no_second_order():
     with pytest.raises(TypeError, match="only PyTorch's functions and ours"):
         gradcheck(softmax, array(3), vjp=softmax_vjp, order=2)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_what_ends_the_process_at_a_size_of_ours_is_refused(monkeypatch):
-    monkeypatch.setattr(of_numpy.Pair, "may_crash", True)
-
-    def sin(x):
-        if x.size < 12:
-            os._exit(1)
-        return np.sin(x)
-
-    def vjp(dy, x):
-        return dy * np.cos(x) * np.where(len(x) > 1000, 1.1, 1)
-
-    def stuck(x):
-        while x.size < 12:
-            time.sleep(1)
-        return np.sin(x)
-
-    report = gradcheck(stuck, array(4, 3), vjp=vjp, probes=["sizes"], budget=0.3)
-    assert report.verdict == PASS and report.unfinished == {"sizes": "probe"}
-    report = gradcheck(sin, array(4, 3), vjp=vjp, probes=["sizes", "growth"], raise_on_fail=False)
-    assert "it ends the process" in report.left_out["sizes"]
-    assert report.verdict == FAIL and report.worst.check == "size 4 -> 1001" and report.worst.snippet
 
 
 def test_numpy_arrays_alone_say_nothing_of_their_gradient():

@@ -6,7 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad.gradcheck import FAIL, gradcheck
 from minigrad.gradcheck.call import subject_of
-from minigrad.gradcheck.failures import culprit
+from minigrad.gradcheck.culprit import culprit
 from minigrad.nn import functional as F
 
 from .generated import generated

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from minigrad.gradcheck.numeric import EPS, STEP, bisect, derivative
+from minigrad.gradcheck.differences import EPS, STEP, derivative
 
 
 def at(f, x):
@@ -57,9 +57,3 @@ def test_kinks_and_jumps_are_told_from_slopes():
 def test_the_step_shrinks_into_the_domain():
     value, bar, _ = at(np.log, 1e-6)
     assert abs(value - 1e6) <= 3 * bar < 1
-
-
-def test_bisect_finds_the_only_one():
-    for size in (1, 2, 7, 64):
-        for wrong in range(size):
-            assert bisect(lambda chosen, wrong=wrong: wrong in chosen, size) == wrong

@@ -60,42 +60,6 @@ def product(wrong):
     return type("Product", (Product,), {"wrong": staticmethod(wrong)}, abstract=True)
 
 
-class Outputs(mg.Op, abstract=True):
-    """sin and cos at once; wrong where only the first has a cotangent."""
-
-    def forward(self, x):
-        self.save_inputs(x)
-        return np.sin(x), np.cos(x)
-
-    def backward(self, dy, dz):
-        (x,) = self.saved_inputs()
-        return (x.cos() * dy - x.sin() * dz) * (1.0 if dz.array.any() else 1.5)
-
-
-class Kept(mg.Op, abstract=True):
-    """Saves its input as if it were its own: nobody notices when it changes."""
-
-    def forward(self, x):
-        self.save(x)
-        return np.sin(x)
-
-    def backward(self, dy):
-        return dy * self.saved()[0].cos()
-
-
-class Result(mg.Op, abstract=True):
-    """The gradient of exp(x) sin(x), by results that the forward kept, which have no graph."""
-
-    def forward(self, x):
-        self.kept = np.exp(x)
-        self.save_inputs(x)
-        return self.kept * np.sin(x)
-
-    def backward(self, dy):
-        (x,) = self.saved_inputs()
-        return dy * mg.from_numpy(self.kept) * (x.sin() + x.cos())
-
-
 class OnTheClass(mg.Op, abstract=True):
     """Keeps the shape of the latest call on the class."""
 
@@ -134,16 +98,8 @@ class Picked(mg.Op, abstract=True):
         return mg.tensor(dx), None
 
 
-def of_dtype(dtype):
-    return sine(lambda x, dy: x.dtype == dtype, factor=1.5)
-
-
 BUGS = {
     "linearity": [sine(lambda x, dy: 0.2 < (dy == 0).mean() < 0.8), sine(lambda x, dy: (dy == 1).all())],
-    "scaling": [sine(lambda x, dy: np.abs(dy) > 1e6), sine(lambda x, dy: np.abs(dy).max() < 1e-6)],
-    "overwritten": [Kept],
-    "single_outputs": [Outputs],
-    "second_order": [Result],
     "cotangents": [
         sine(lambda x, dy: stride(dy, -1) < 0 < stride(dy, -2)),
         sine(lambda x, dy: stride(dy, 0) == 0 != stride(dy, -1)),
@@ -155,7 +111,6 @@ BUGS = {
              and x.strides[-1] == x.itemsize),
     ],
     "interleaved": [OnTheClass],
-    "float16": [of_dtype(np.float16)],
     "sizes": [sine(lambda x, dy: x.shape[0] == 1)],
     "growth": [
         sine(lambda x, dy: x.shape[-1] > 1024),
@@ -178,11 +133,9 @@ BUGS = {
 
 
 @pytest.mark.parametrize("probe, k", [(probe, k) for probe, bugs in BUGS.items() for k in range(len(bugs))])
-def test_a_bug_that_only_this_probe_finds(probe, k, thorough, monkeypatch):
+def test_a_bug_that_only_this_probe_finds(probe, k, thorough):
     """Of all probes but those that find bugs of many kinds: that the rest miss it, CI makes sure."""
-    op, of_many_kinds = BUGS[probe][k], {"values", "growth", "sizes", "second_order"}
-    if not thorough:  # what is found need not be made small
-        monkeypatch.setattr("minigrad.gradcheck.probes.fresh.smallest", lambda inputs, f, examine: (inputs, f))
+    op, of_many_kinds = BUGS[probe][k], {"values", "growth", "sizes"}
     found, report = failed(op, mg.tensor(X), mode="directional", probes=[probe])
     assert found == {probe}, report
     others = [name for name in PROBES if thorough and name not in {probe} | of_many_kinds]
@@ -209,9 +162,8 @@ def test_every_combination_of_needs():
 
 
 @pytest.mark.parametrize("share, verdict", [(1.0, "PASS"), (1.5, FAIL), (-0.5, FAIL)])
-def test_ties_take_few_differences_and_excuse_only_what_lies_between_the_slopes(share, verdict, monkeypatch):
+def test_ties_take_few_differences_and_excuse_only_what_lies_between_the_slopes(share, verdict):
     """Along each of equal maxima alone the slope is 1 on the way up and 0 on the way down."""
-    monkeypatch.setattr("minigrad.gradcheck.probes.fresh.smallest", lambda inputs, f, examine: (inputs, f))
 
     class Largest(mg.Op, abstract=True):
         def forward(self, x):
@@ -227,13 +179,6 @@ def test_ties_take_few_differences_and_excuse_only_what_lies_between_the_slopes(
     report = gradcheck(Largest, mg.tensor(X), probes=["values"], raise_on_fail=False)
     assert ({f.verdict for f in report.findings} >= {FAIL}) == (verdict == FAIL), report
     assert verdict == FAIL or report.evaluations < 600, report.evaluations
-
-
-def test_one_memory_for_two_inputs():
-    square = mg.tensor(X[:, :3]), mg.tensor(X[:, 1:])
-    wrong = product(lambda op, a, b: np.shares_memory(a, b) and a.strides != b.strides)
-    assert failed(wrong, *square, probes=["shared_memory", "repeated_input"])[0] == {"shared_memory"}
-    assert gradcheck(Product, *square).verdict == PASS
 
 
 def test_repeated_indices():
@@ -384,31 +329,6 @@ def test_kinks_elsewhere_are_no_failure(fn):
 
 
 # ----------------------------------------------------------------------------------------------- what the report says
-
-
-def test_a_finding_is_made_small_and_can_be_repeated():
-    found, report = failed(sine(lambda x, dy: x < -2, factor=2), mg.tensor(X), probes=["values"])
-    assert found == {"values"} and "as small as (1, 1)" in report.worst.note
-    assert "mg.tensor([[-" in report.snippet
-
-
-def test_lines_that_never_ran_are_named():
-    class Branches(mg.Op, abstract=True):
-        def forward(self, x):
-            self.save_inputs(x)
-            return np.sin(x)
-
-        def backward(self, dy):
-            (x,) = self.saved_inputs()
-            if x.shape == (5, 4, 3, 2, 1):
-                return dy * 0
-            return dy * x.cos()
-
-    line = Branches.backward.__code__.co_firstlineno + 3
-    assert (
-        gradcheck(Branches, mg.tensor(X)).left_out["lines that never ran"] == f"line {line} of the backward of branches"
-    )
-    assert "lines that never ran" not in gradcheck(sine(), mg.tensor(X)).left_out
 
 
 def test_what_is_not_checked_is_said():

@@ -1,7 +1,5 @@
 """Each reported mistake is one: at the input that reaches it, it differs from the right gradient."""
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
@@ -39,13 +37,10 @@ def test_what_is_called_right_is(report):
             assert found == pytest.approx(by_differences, rel=1e-6, abs=1e-8)
 
 
-CAUGHT = 85  # of all, at inputs that nobody chose to reach the mistake
-
-
-@pytest.mark.long
-def test_gradcheck_catches_most_of_them():
-    verdicts = [verdict(report) for report in REPORTS]
-    assert sum(word.startswith(("caught", "warned")) for word in verdicts) >= CAUGHT, Counter(verdicts)
+@pytest.mark.slow
+@pytest.mark.parametrize("report", REPORTS, ids=lambda r: r.name)
+def test_gradcheck_finds_it_at_an_input_that_nobody_chose(report):
+    assert verdict(report).startswith(("caught", "warned of"))
 
 
 def test_no_two_have_one_name():

@@ -4,16 +4,13 @@ import json
 import math
 import re
 from functools import partial
-from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
-from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE, aligned, patterns
-from minigrad.gradcheck.snippet import snippet
+from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE, aligned
 
 from .wrong_sin import WrongSin, data, values, wrong_sin
 
@@ -33,7 +30,7 @@ def test_the_message_is_one_to_act_on():
         r"analytic  -?\d",
         r"numeric   -?\d.* ± \d.*",
         r"ratio     1\.001, error / allowed",
-        r"hint      all of them are off by the same factor 1\.001",
+        r"hint      off by 0\.001 of itself",
         r"culprit   wrong_sin, made at .*test_reports.py:\d+: wrong by itself too",
         r"ops       mul, wrong_sin, sum",
         r"w: shape \(2, 3\), given as float64 with strides \(24, 8\); checked in float64",
@@ -41,19 +38,6 @@ def test_the_message_is_one_to_act_on():
         assert re.search(line, message), line
     assert "slopes" not in message  # which do not differ
     assert caught.value.report.worst.index is not None
-
-
-def test_the_snippet_repeats_the_check():
-    for fn, inputs in [(WrongGate.apply, (data(2, 2), mg.tensor([0, 1]))), (mg.sqrt, (values(0.0, math.inf),))]:
-        report = gradcheck(fn, *inputs, raise_on_fail=False)
-        assert not report
-        with pytest.raises(GradcheckError) as again:
-            exec(report.snippet, {})
-        assert again.value.report.verdict == report.verdict and again.value.report.worst.place == report.worst.place
-    for x, vjp in (mg.zeros(0, 2), None), (np.zeros((0, 2)), np.sin):
-        assert "zeros((0, 2)" in snippet(np.sin, (x,), None, {}, vjp=vjp, expected_vjp=None)
-    keyword = gradcheck(wrong_sin, data(2), raise_on_fail=False).snippet
-    assert "partial(WrongSin.apply, factor=1.001)" in keyword
 
 
 class WrongGate(mg.Op):
@@ -75,41 +59,6 @@ def test_ratio_hints(factor, hint):
 
     report = gradcheck(partial(WrongSin.apply, factor=factor), data(3, 4), raise_on_fail=False, probes=())
     assert hint in report.message()
-
-
-def test_pattern_hints():
-    class Swapped(mg.Op):
-        def forward(self, a, b):
-            self.save_inputs(a, b)
-            return a * b
-
-        def backward(self, dy):
-            a, b = self.saved_inputs()
-            return dy * a, dy * b
-
-    class Transposed(mg.Op):
-        def forward(self, x):
-            self.save_inputs(x)
-            return x * x * x
-
-        def backward(self, dy):
-            (x,) = self.saved_inputs()
-            return (3 * x * x * dy).mT
-
-    class LastColumn(mg.Op):
-        def forward(self, x):
-            return x * 2.0
-
-        def backward(self, dy):
-            return dy * mg.tensor([2.0, 2.0, 2.5], dtype=mg.float64)
-
-    x = data(3, 3)
-    for fn, inputs, hint in [
-        (Swapped, (x, data(3, 3)), "this is the gradient of b: two inputs are swapped"),
-        (Transposed, (x,), "this is the gradient transposed"),
-        (LastColumn, (x,), "only x[:, 2] is wrong"),
-    ]:
-        assert hint in gradcheck(fn, *inputs, raise_on_fail=False, probes=()).message()
 
 
 def test_columns_stand_below_each_other():
@@ -150,14 +99,6 @@ def test_the_culprit_is_told_from_a_right_op_of_its_kind():
 def test_parameters_require_gradients_without_leaving_inputs_out():
     names = [name for name, *_ in gradcheck(nn.Linear(3, 2), data(4, 3)).leaves]
     assert len(names) == 3 and {"weight", "bias"} < set(names)
-
-
-def test_inputs_are_swapped_only_if_the_right_gradient_is_another():
-    leaf, A = SimpleNamespace(name="x", array=np.ones(3)), np.diag([1.0, 2.0, 3.0])
-    wrong = np.ones((3, 3), bool)
-    swapped = "this is the gradient of y: two inputs are swapped"
-    assert swapped in patterns(leaf, A, 2 * A + 1, wrong, {"y": A})
-    assert swapped not in patterns(leaf, A, A * (1 + 1e-7), wrong, {"y": A})
 
 
 def test_probes_run_beside_what_is_not_finite_if_something_is_wrong():

@@ -180,7 +180,9 @@ RIGHT = {
     "repeat": (
         lambda x: np.repeat(x, 2, axis=1), lambda dy, x: (dy.reshape(x.shape[0], -1, 2).sum(-1),), (X,), "size 3 -> 0",
     ),
-    "fewer targets than logits": (cross_entropy, cross_entropy_vjp, (X, np.array([1, 0, 3])), "size 3 -> 1 in input 1"),
+    "fewer targets than logits": (
+        cross_entropy, cross_entropy_vjp, (X, np.array([1, 0, 3])), "size 3 -> 6 in dim -2 of input 0 alone",
+    ),
     "offsets in order": (
         lambda x, o: np.array([x[a:b].sum(0) for a, b in itertools.pairwise(o)]), ragged_sums_vjp,
         (rng.standard_normal((6, 2)), np.array([0, 2, 2, 5])), "",
@@ -191,10 +193,10 @@ RIGHT = {
         "values",
     ),
     "a singular system": (np.linalg.solve, solve_vjp, (spd(3), rng.standard_normal((3, 2))), ""),
-    "a matrix exponential": (matrix_exp, matrix_exp_vjp, (rng.standard_normal((4, 4)) / 2,), "scaling"),
+    "a matrix exponential": (matrix_exp, matrix_exp_vjp, (rng.standard_normal((4, 4)) / 2,), ""),
     "one over x": (lambda x: 1 / x, lambda dy, x: (-dy / x**2,), (rng.standard_normal(5),), ""),
     "two inputs in one memory": (lambda a, b: np.maximum(0, 1 - a * b).sum(), hinge_vjp, (X[0], X[1]), ""),
-    "an eps below float16": (distances, distances_vjp, (X,), "float16"),
+    "an eps below float16": (distances, distances_vjp, (X,), ""),
     "attention": (attention, attention_vjp, [rng.standard_normal((2, n, 3)) for n in (4, 5, 5)], ""),
     "an embedding": (lambda w, i: w[i], embedding_vjp, (X, np.array([[0, 2], [1, 1]])), ""),
     "a convolution": (
@@ -205,7 +207,7 @@ RIGHT = {
     "floor": (np.floor, lambda dy, x: 0 * dy, (X,), ""),
     "rounding to tenths": (lambda x: np.round(x, 1), lambda dy, x: 0 * dy, (X,), ""),
     "eight bits": (lambda x: np.clip(np.round(x * 127), -128, 127) / 127, lambda dy, x: 0 * dy, (X,), ""),
-    "no kernel for float16": (np.exp, exp_vjp, (X,), "float16"),
+    "no kernel for float16": (np.exp, exp_vjp, (X,), ""),
     "float32 inside": (in_float32, lambda dy, x: dy * np.cos(x), (X,), ""),
     "targets that it closes over": (
         lambda x: cross_entropy(x, TARGETS), lambda dy, x: cross_entropy_vjp(dy, x, TARGETS)[0], (X,), "size 3 ->",
@@ -342,7 +344,7 @@ class Halves(Op, abstract=True):
 def test_a_warning_passes_and_shows_the_point():
     with pytest.warns(GradcheckWarning, match=r"size 3 -> 2: WARN\n  note +the forward runs, but the backward raises"):
         report = gradcheck(Halves, mg.randn(4, 3), wrt=0, probes=["growth"])
-    assert report and "mg.tensor(" in report.message() and report.to_dict()["passed"]
+    assert report and "in the call halves(" in report.message() and report.to_dict()["passed"]
     with pytest.raises(GradcheckError, match="size 3 -> 2: FAIL"):
         gradcheck(Halves, mg.randn(4, 3), probes=["growth"], strict=True)
 

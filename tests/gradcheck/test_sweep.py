@@ -8,8 +8,8 @@ import pytest
 from minigrad.__main__ import main as program
 from minigrad.autograd import registry
 from minigrad.commands.check import arguments
+from minigrad.gradcheck.report import raised
 from minigrad.gradcheck.sweep import check_op
-from minigrad.gradcheck.where import raised
 
 OP = """
 class {name}(mg.Op):

@@ -266,12 +266,12 @@ def test_same_seed_same_report():
 def test_options_that_make_no_sense():
     x = data(2)
     for options, message in [
-        ({"mode": "fast"}, "mode must be one of auto, full, directional, probes; got 'fast'"),
+        ({"mode": "fast"}, "mode must be auto, full, directional or probes; got 'fast'"),
         ({"order": 0}, "order must be 1, 2"),
-        ({"rtol": 2}, "rtol must lie between"),
-        ({"probes": "layouts"}, "probes must be 'all' or a sequence"),
-        ({"probes": ["layout"]}, "no probe is called 'layout'; there are"),
-        ({"kinks": "ignore"}, "kinks must be one of"),
+        ({"rtol": 2}, "rtol must be a number from"),
+        ({"probes": "layouts"}, "probes must be 'all' or names"),
+        ({"probes": ["layout"]}, "probes must be 'all' or names"),
+        ({"kinks": "ignore"}, "kinks must be report"),
     ]:
         with pytest.raises(ValueError, match=re.escape(message)):
             gradcheck(mg.exp, x, **options)
@@ -327,12 +327,6 @@ def test_an_op_at_its_kink_is_no_culprit():
     report = gradcheck(lambda x: x.relu() - (-x).relu(), mg.tensor([0.0, 1.0]), raise_on_fail=False, probes=())
     assert report.verdict == INCONCLUSIVE and not report.culprit
     assert "do not compose" in report.message()
-
-
-def test_a_grad_in_the_memory_of_the_cotangent_fails(monkeypatch):
-    monkeypatch.setattr("minigrad.autograd.walk._Walk.exclusive", lambda walk, g: g)
-    report = gradcheck(lambda x: x.alias(), data(3), raise_on_fail=False, probes="all")
-    assert {f.verdict for f in report.findings if f.check == "memory"} == {FAIL}
 
 
 def test_what_cancels_but_for_rounding_passes():

@@ -13,7 +13,6 @@ from minigrad.gradcheck import (
     KINK,
     PASS,
     GradcheckError,
-    GradcheckWarning,
     gradcheck,
     gradgradcheck,
 )
@@ -51,10 +50,10 @@ def test_functions_of_pytorch(torch):
 
 def test_a_call_as_pytorch_has_it(torch, x):
     w = torch.randn(2, 3, dtype=torch.float64)
-    report = gradcheck(torch.matmul, (x, w), eps=1e-6, atol=1e-4, raise_exception=True)
+    report = gradcheck(torch.matmul, (x, w), eps=1e-6, atol=1e-4)
     assert report and names(report) == ["inputs[0]"]  # w requires no gradient
     assert gradcheck(torch.matmul, (x.detach(), w)).leaves[1][0] == "inputs[1]"  # none does: all are checked
-    assert gradgradcheck(torch.tanh, x) and gradgradcheck(torch.tanh, (x,), check_undefined_grad=False)
+    assert gradgradcheck(torch.tanh, x)
     assert names(gradcheck(torch.mul, [x, x[:1]], probes=())) == names(gradcheck(torch.mul, (x, x[:1]), probes=()))
     assert gradcheck(torch.tanh, x.detach().float(), order=3, mode="directional")
 
@@ -143,61 +142,10 @@ def test_an_expected_gradient(torch, x):
     assert not gradcheck(reversed_, x, expected_vjp=lambda dy, x: dy, raise_on_fail=False)
 
 
-def test_a_snippet_repeats_the_check(torch, x):
-    def double(x):
-        return Double.apply(x)
-
-    class Double(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return 2 * x
-
-        @staticmethod
-        def backward(ctx, dy):
-            return 3 * dy
-
-    report = gradcheck(Double, (x,), raise_on_fail=False)
-    assert report.label.endswith("Double")
-    assert report.snippet.startswith("import torch\n") and "requires_grad=True" in report.snippet
-    with pytest.raises(GradcheckError, match=r"off by the same factor 1\.5"):
-        exec(report.snippet, {"fn": double})
-
-
-def test_snippets_run_as_they_are(torch, x):
-    from . import wrong_torch
-    from .wrong_torch import Third, scaled, wrong_for_one
-
-    for fn, *inputs in (
-        (Third, x), (Third.apply, x), (wrong_for_one, x), (partial(scaled, by=0.5), x, x[:1].detach()),
-        (partial(scaled, w=x[:1].detach(), by=True), x),
-    ):  # fmt: skip
-        report = gradcheck(fn, tuple(inputs), raise_on_fail=False)
-        assert wrong_torch.__name__ in report.snippet and "torch.tensor(" in report.snippet
-        with pytest.raises(GradcheckError):
-            exec(report.snippet, {})
-
-
-def test_a_method_of_an_object_is_left_to_fill_in(torch, x):
-    from .wrong_torch import Third
-
-    class Layer(torch.nn.Module):
-        def call(self, x):
-            return Third.apply(x)
-
-    Layer.__qualname__, Layer.call.__qualname__ = "Layer", "Layer.call"
-    report = gradcheck(Layer().call, x, probes=(), raise_on_fail=False)
-    assert "fn = Layer.call\ngradcheck(fn, " in report.snippet
-
-
 def test_points_where_right_functions_are_not_finite_or_kink(torch, x):
     """Whatever a probe finds there, an op that hides others may do, as they may: y is infinite, or all are tied."""
     for fn in (lambda x: torch.log1p(x.exp()), lambda x: torch.topk(x, 2), torch.nn.functional.gelu):
         assert gradcheck(fn, x[:, 0].detach(), probes=("values",))
-
-
-def test_a_public_function_is_named_in_the_snippet(torch):
-    report = gradcheck(torch.sqrt, torch.tensor([-1.0]), raise_on_fail=False)
-    assert report.label == "torch.sqrt" and "gradcheck(torch.sqrt, torch.tensor([-1.0]" in report.snippet
 
 
 # -- PyTorch: what its own checker does not see
@@ -293,13 +241,6 @@ def test_options_and_thresholds_in_all_forms_of_a_call(torch, x):
         assert failed(report) == {"cap=1.0"}, report
     report = gradcheck(apply, x, probes=["values"], raise_on_fail=False)
     assert failed(report) & {"values near 7.5", "values near 7.6"}, report
-
-
-def test_a_second_order_that_is_cut_off(torch, x):
-    fn = cases(torch)["Second"]
-    with pytest.warns(GradcheckWarning, match="its own gradient is not"):
-        assert gradcheck(fn, x)
-    assert not gradcheck(fn, x, order=2, raise_on_fail=False)
 
 
 def test_fast_mode_and_slow_mode_agree_on_sort(torch):

@@ -111,7 +111,7 @@ class Gradcheck:
         from minigrad.random import default_generator, manual_seed
 
         self.called = True
-        options = {"seed": self.seed, "budget": self.budget, "progress": False} | options
+        options = {"seed": self.seed, "budget": self.budget} | options
         if self.item:
             op, case, asked = self.item
             inputs = inputs or inputs_of(op.name if op else "", case, self.seed)

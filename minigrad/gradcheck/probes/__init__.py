@@ -1,7 +1,8 @@
 """Checks for what differences at one point cannot show: a backward that is wrong at the second call, in another layout,
 at other sizes, numbers or dtypes, or that writes where it must not.
 
-A probe is a generator of Findings that takes a Probed, or raises NotApplicable. PROBES has all, the cheapest first."""
+PROBES has all, the cheapest first. A probe takes a Probed, the user's call, and yields Findings about calls that must
+agree, or Points at which differences are taken. It raises NotApplicable where it makes no sense."""
 
 import functools
 import zlib
@@ -9,89 +10,72 @@ import zlib
 import numpy as np
 
 from ..budget import attempt
-from ..report import FAIL, NONFINITE, PASS, Finding, NotApplicable, failure
-from ..where import raised
-from .base import Probed
-from .calls import (
-    accumulation, interleaved, linearity, modes, overwritten, repeatable, scaling, second_order, single_outputs,
+from ..report import FAIL, NONFINITE, PASS, Finding, NotApplicable, failure, raised
+from .conditions import (
+    Probed, alone, cotangents, device, float32, interleaved, layouts, linearity, modes, repeatable, repeated_input,
     unchanged,
 )  # fmt: skip
-from .coverage import Lines, unchecked
-from .dtypes import device, float16, float32
-from .inputs import alone, repeated_input, shared_memory
-from .layouts import cotangents, layouts
-from .parameters import parameters
-from .sizes import growth, sizes
-from .values import indices, values
+from .elsewhere import check_point
+from .points import Point, growth, indices, parameters, sizes, values
 
 PROBES = {
     f.__name__: f
     for f in (
-        linearity, scaling, unchanged, overwritten, repeatable, accumulation, single_outputs, modes, cotangents,
-        repeated_input, shared_memory, interleaved, layouts, alone, device, float32, float16, sizes, second_order,
-        indices, parameters, values, growth,
+        linearity, unchanged, repeatable, modes, cotangents, repeated_input, interleaved, layouts, alone, device,
+        float32, sizes, indices, parameters, values, growth,
     )
 }  # fmt: skip
 SALT = 0x6772616463686B  # inputs drawn from default_rng(seed) must differ from our cotangents
-EXPLORING = ("second_order", "indices", "parameters", "values", "growth")  # left out after a failure
+EXPLORING = ("indices", "parameters", "values", "growth")  # left out after a failure
 CHEAP = tuple(name for name in PROBES if name not in EXPLORING)
 
 
 def run_probes(comparison, report, names, call):
     """Run the named probes, and add the findings of each: failures, or else the closest call.
 
-    After a failure, those that look at other points, or at the gradient as a function, are left out."""
+    After a failure, those that look at other points are left out."""
     verdicts = {f.verdict for f in comparison.findings}
     if NONFINITE in verdicts and FAIL not in verdicts:
         report.left_out |= dict.fromkeys(names, "the gradient is not finite here")
         return
-    start = functools.cache(lambda: _start(comparison, report.strict, call))
+    start = functools.cache(lambda: Probed(comparison, report.strict, *call))
     for name in names:
         if name in EXPLORING and report.verdict == FAIL:
             report.left_out[name] = "it has failed already"
-        else:
-            run_probe(name, start, report)
-    if set(names) == set(PROBES) and start.cache_info().currsize:
-        probed, lines = start()
-        if never := lines.note():
-            report.left_out["lines that never ran"] = never
-        if others := unchecked(probed):
-            report.left_out["gradients that are not checked"] = f"{others}: pass it as an input"
+            continue
+        found: list = []
+        try:
+            done = attempt(name, _run, name, start, report.seed, found)
+        except NotApplicable as why:
+            report.left_out[name] = str(why)
+            continue
+        except Exception as error:  # it worked at the point itself, so it is reported as a failure
+            found.append(failure(name, raised(error)))
+        wrong = [f for f in found if f.verdict != PASS]
+        if not wrong and done:
+            closest = max(found, key=lambda f: f.excess, default=Finding(name, PASS, note="nothing to compare"))
+            closest.check, closest.note = name, closest.note or f"{len(found)} comparisons"
+            wrong = [closest]
+        for f in wrong:
+            f.probe = name
+            report.findings.append(f)
 
 
-def _start(comparison, strict, call):
-    probed = Probed(comparison, strict, *call)
-    return probed, Lines(probed)
-
-
-def run_probe(name, start, report):
-    """Run one probe. start() makes what all share; it counts as the first one's time."""
-    found, done = [], True
-    try:
-        done = attempt("probe", name, _collect, name, start, report.seed, found)
-    except NotApplicable as why:
-        report.left_out[name] = str(why)
-        return
-    except Exception as error:  # it worked at the point itself, so it is reported as a failure
-        found.append(failure(name, raised(error)))
-    wrong = [f for f in found if f.verdict != PASS]
-    if not (wrong or done):  # there was no time for it
-        return
-    found = found or [Finding(name, PASS, note="nothing finite to compare")]
-    if not wrong:
-        closest = max(found, key=lambda f: f.excess)
-        closest.check, closest.note = name, closest.note or f"{len(found)} comparisons"
-    for f in wrong or [closest]:
-        f.probe = name
-        report.findings.append(f)
-
-
-def _collect(name, start, seed, found):
-    """One by one, so that findings are kept if the probe then raises."""
-    probed, lines = start()
-    probed.rng = np.random.default_rng([SALT, seed, zlib.crc32(name.encode())])  # the same in any company
-    probed.subject.rest()  # or another call of the same Module would begin where the last probe went
-    with lines.watched():
-        for finding in PROBES[name](probed):
-            found.append(finding)
+def _run(name, start, seed, found):
+    """Add what the probe finds to `found`, one by one, so that it is kept if the probe then raises. Points end at the
+    first that fails."""
+    p = start()
+    p.rng = np.random.default_rng([SALT, seed, zlib.crc32(name.encode())])  # the same in any company
+    p.subject.rest()  # or another call of the same Module would begin where the last probe went
+    refused = False
+    for x in PROBES[name](p):
+        finding = check_point(p, x) if isinstance(x, Point) else x
+        if finding is None:
+            refused = True
+            continue
+        found.append(finding)
+        if isinstance(x, Point) and finding.verdict == FAIL:
+            break
+    if refused and not found:
+        raise NotApplicable("the forward raises, or gives NaN, wherever it looks")
     return True

@@ -8,18 +8,6 @@ from minigrad.autograd.cases import Fixed
 from .report import mistake
 
 
-def logaddexp_right(dy, x, y):
-    z = np.logaddexp(x, y)
-    return dy * np.exp(x - z), dy * np.exp(y - z)
-
-
-def logaddexp_bad(dy, x, y):
-    """What autograd makes of max(x, y) + log1p(exp(-|x - y|)): all of the max to x, and sign(0) = 0."""
-    s = np.exp(-np.abs(x - y))
-    slope = s / (1 + s) * np.sign(x - y)
-    return dy * ((x >= y) - slope), dy * ((x < y) + slope)
-
-
 def std_right(dy, x):
     d = x - x.mean(-1, keepdims=True)
     s = np.sqrt((d * d).mean(-1, keepdims=True))
@@ -57,19 +45,6 @@ def eigh_backward(dy, x, masked):
     return (g + g.T) / 2
 
 
-def nan_var(x):
-    return np.nansum((x - np.nansum(x, -1, keepdims=True) / count(x)) ** 2, -1) / count(x)[..., 0]
-
-
-def count(x):
-    return np.maximum((~np.isnan(x)).sum(-1, keepdims=True), 1)
-
-
-def nan_var_backward(dy, x, filled):
-    d = x - np.nansum(x, -1, keepdims=True) / count(x)
-    return dy[..., None] * 2 * (np.nan_to_num(d) if filled else d) / count(x)
-
-
 def max_ties(dy, x, share):
     mask = x == x.max(-1, keepdims=True)
     return dy[..., None] * mask / (mask.sum(-1, keepdims=True) if share else 1)
@@ -80,27 +55,6 @@ def slack_ties(dy, x):
 
 
 REPORTS = [
-    mistake(
-        "logaddexp of equal numbers",
-        "keras-team/keras#23616",
-        "the gradient is that of max + log1p(exp(-|x - y|)): (1, 0) instead of (1/2, 1/2) where x = y",
-        np.logaddexp,
-        logaddexp_bad,
-        logaddexp_right,
-        case((3, 4), (3, 4)),
-        case(Fixed([0.5, 1.0]), Fixed([0.5, -1.0])),
-    ),
-    mistake(
-        "logaddexp of two -inf",
-        "pytorch/pytorch#49724",
-        "exp(x - y) with -inf - -inf: NaN where the gradient should be 0",
-        np.logaddexp,
-        logaddexp_right,
-        lambda dy, x, y: tuple(np.nan_to_num(g, nan=0) for g in logaddexp_right(dy, x, y)),
-        case((3, 4), (3, 4)),
-        case(Fixed([-np.inf, 1.0]), Fixed([-np.inf, 2.0])),
-        smooth=False,
-    ),
     mistake(
         "standard deviation of a constant",
         "pytorch/pytorch#4320",
@@ -123,17 +77,6 @@ REPORTS = [
         case(Fixed([[1.0, 2.0]]), Fixed([[1.0, 2.0]])),
     ),
     mistake(
-        "maximum of equal numbers",
-        "Theano/Theano#5404",
-        "each of several largest elements gets the whole gradient",
-        lambda x: x.max(-1),
-        lambda dy, x: max_ties(dy, x, share=False),
-        lambda dy, x: max_ties(dy, x, share=True),
-        case((3, 4)),
-        case(Fixed([[1.0, 2.0, 2.0], [3.0, 3.0, 3.0]])),
-        smooth=False,
-    ),
-    mistake(
         "maximum of close numbers",
         "mni-ml/framework#22",
         "the mask is is_close(x, max) with a tolerance of 1e-2: runners-up get a gradient too",
@@ -152,16 +95,5 @@ REPORTS = [
         lambda dy, x: eigh_backward(dy, x, masked=True),
         case((3, 3)),
         case(Fixed(np.eye(3))),
-    ),
-    mistake(
-        "variance of what is not NaN",
-        "jax-ml/jax#8140",
-        "the gradient of what is left out is 0 times NaN",
-        nan_var,
-        lambda dy, x: nan_var_backward(dy, x, filled=False),
-        lambda dy, x: nan_var_backward(dy, x, filled=True),
-        case((3, 4)),
-        case(Fixed([[1.0, np.nan, 2.0, 4.0]])),
-        smooth=False,
     ),
 ]

@@ -97,10 +97,6 @@ def transposed_cotangent(y):
     return transposed(y.shape)
 
 
-def expanded_cotangent(y):
-    return np.broadcast_to(np.random.default_rng(5).standard_normal((*y.shape[:-1], 1)), y.shape)
-
-
 REPORTS = [
     mistake(
         "attention backward reads dy as contiguous",
@@ -132,28 +128,6 @@ REPORTS = [
         rms_norm_backward,
         case((3, 4)),
         case(every_other((3, 4))),
-    ),
-    mistake(
-        "mean backward fills by the memory of dy",
-        "torch/nn#345",
-        "gradOutput is expanded from its memory, as if it were contiguous",
-        lambda x: x.mean(-1),
-        lambda dy, x: np.broadcast_to(memory(dy)[..., None], x.shape) / max(x.shape[-1], 1),
-        lambda dy, x: np.broadcast_to(dy[..., None], x.shape) / max(x.shape[-1], 1),
-        case((3, 2, 4)),
-        case((3, 2, 4)),
-        look=with_cotangent(transposed_cotangent),
-    ),
-    mistake(
-        "exported cotangent of stride 0",
-        "pytorch/pytorch#70992",
-        "the expanded gradient that sum() sends back is handed to another library without its strides",
-        lambda x: x * x,
-        lambda dy, x: 2 * x * memory(dy),
-        lambda dy, x: 2 * x * dy,
-        case((3, 4)),
-        case((3, 4)),
-        look=with_cotangent(expanded_cotangent),
     ),
     mistake(
         "reshape of an expanded input",

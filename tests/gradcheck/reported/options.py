@@ -40,19 +40,6 @@ def mean_backward(dy, x, axes=None, wrong=False):
     return np.broadcast_to(np.expand_dims(dy, axes), x.shape) / np.prod([x.shape[a] for a in axes])
 
 
-def total(x, axes=0):
-    return x.sum(axes)
-
-
-def total_backward(dy, x, axes=0, wrong=False):
-    axes = axes if isinstance(axes, tuple) else (axes,)
-    for a in sorted(axes, reverse=wrong):  # put back from the last one on, each relative to what is left
-        dy = np.expand_dims(dy, min(a, dy.ndim))
-    if all(n in (1, m) for n, m in zip(dy.shape, x.shape)):
-        return np.broadcast_to(dy, x.shape)
-    return np.resize(dy, x.shape)
-
-
 def batch_norm(x, training=True):
     m, v = (x.mean(0), x.var(0)) if training else (np.full(x.shape[1:], 0.1), np.full(x.shape[1:], 2.0))
     return (x - m) / np.sqrt(v + 1e-5)
@@ -81,20 +68,6 @@ def max_pool_backward(dy, x, stride=2, wrong=False):
             j = i * stride + int(np.argmax(row[i * stride : i * stride + 2]))
             rows[r, j] = d if wrong else rows[r, j] + d
     return dx
-
-
-def grouped(x, w, groups=1):
-    """A convolution of width 1: x (C, T), w (K, C / groups)."""
-    parts = zip(np.split(w, groups), np.split(x, groups))
-    return np.concatenate([a @ b for a, b in parts])
-
-
-def grouped_backward(dy, x, w, groups=1, wrong=False):
-    dys, xs, ws = np.split(dy, groups), np.split(x, groups), np.split(w, groups)
-    dx = np.concatenate([a.T @ d for a, d in zip(ws, dys)])
-    if wrong:  # each group's weights from the first group's channels
-        return dx, np.concatenate([d @ xs[0].T for d in dys])
-    return dx, np.concatenate([d @ b.T for d, b in zip(dys, xs)])
 
 
 def correlate(x, w, stride=1, dilation=1):
@@ -146,16 +119,6 @@ REPORTS = [
         case((2, 3), axes=(1,)),
     ),
     mistake(
-        "sum over two axes at once",
-        "harvard-edge/cs249r_book#1867",
-        "the axes are put back relative to the reduced shape",
-        total,
-        wrongly(total_backward),
-        total_backward,
-        case((2, 3)),
-        case((2, 3, 2, 3), axes=(0, 2)),
-    ),
-    mistake(
         "batch norm in evaluation",
         "pytorch/xla#913",
         "the gradient is that of training, through the mean and variance of the batch",
@@ -174,16 +137,6 @@ REPORTS = [
         max_pool_backward,
         case((2, 6)),
         case((2, 6), stride=1),
-    ),
-    mistake(
-        "weights of a grouped convolution",
-        "pytorch/pytorch#51430",
-        "with groups > 1 the channels of the wrong group",
-        grouped,
-        wrongly(grouped_backward),
-        grouped_backward,
-        case((4, 3), (2, 4)),
-        case((4, 3), (2, 2), groups=2),
     ),
     mistake(
         "stride and dilation swapped",

@@ -3,7 +3,6 @@
 import numpy as np
 
 from minigrad import case
-from minigrad.autograd.cases import Fixed
 
 from .report import mistake
 
@@ -65,32 +64,6 @@ def matvec_backward(dy, a, b, wrong):
     return np.outer(dy, b), db
 
 
-def row_sum_backward(dy, x, wrong):
-    n, m = x.shape
-    if wrong and n == m:
-        return np.broadcast_to(dy, x.shape)  # along the wrong axis, which only a square shape allows
-    return np.broadcast_to(dy[:, None], x.shape)
-
-
-def repeated(x):
-    if x.ndim != 2:
-        raise ValueError("rows are repeated of a matrix")
-    return np.tile(x, (2, 1))
-
-
-def repeat_backward(dy, x, wrong):
-    if wrong:  # the sum over the whole repeated axis, broadcast back
-        return np.broadcast_to(dy.sum(0, keepdims=True), x.shape)
-    return dy.reshape(2, *x.shape).sum(0)
-
-
-def var_backward(dy, x, wrong):
-    n = x.shape[-1]
-    d = x - x.mean(-1, keepdims=True)
-    over = n if wrong and n > 32 else max(n - 1, 1)
-    return dy[..., None] * 2 * d / over
-
-
 def heads(q, k):
     return np.einsum("hk,gk->h", q, k[:1]) if len(k) == 1 else (q * np.repeat(k, len(q) // len(k), 0)).sum(-1)
 
@@ -149,26 +122,6 @@ REPORTS = [
         case((3, 3), (3,)),
     ),
     mistake(
-        "row sums of a square",
-        "Oneflow-Inc/oneflow#8659",
-        "dy is broadcast without its reduced dim: along the wrong axis if the sizes allow it",
-        lambda x: x.sum(1),
-        lambda dy, x: row_sum_backward(dy, x, wrong=True),
-        lambda dy, x: row_sum_backward(dy, x, wrong=False),
-        case((3, 4)),
-        case((4, 4)),
-    ),
-    mistake(
-        "repeat of more than one row",
-        "tenstorrent/tt-metal#55799",
-        "the gradient is summed over the whole axis instead of over the repeated blocks",
-        repeated,
-        lambda dy, x: repeat_backward(dy, x, wrong=True),
-        lambda dy, x: repeat_backward(dy, x, wrong=False),
-        case((3, 4)),
-        case((2, 2)),
-    ),
-    mistake(
         "keys shared by query heads",
         "fla-org/flash-linear-attention#384",
         "dk is indexed by the query head: with more query heads than key heads, heads are lost",
@@ -177,16 +130,5 @@ REPORTS = [
         lambda dy, q, k: heads_backward(dy, q, k, wrong=False),
         case((2, 4), (2, 4)),
         case((4, 3), (2, 3)),
-    ),
-    mistake(
-        "variance of a single element",
-        "pytorch/pytorch#94546",
-        "n == correction: infinity times dy, where the value is NaN; here of what is defined, 0",
-        lambda x: ((x - x.mean(-1, keepdims=True)) ** 2).sum(-1) / max(x.shape[-1] - 1, 1),
-        lambda dy, x: np.full(x.shape, np.inf) * dy[..., None] if x.shape[-1] == 1 else var_backward(dy, x, False),
-        lambda dy, x: var_backward(dy, x, wrong=False),
-        case((3, 4)),
-        case(Fixed([[1.0], [2.0]])),
-        smooth=False,
     ),
 ]

@@ -111,16 +111,6 @@ REPORTS = [
         case((65600, 2)),
     ),
     mistake(
-        "attention gradient of a batch of 65536",
-        "SandAI-org/MagiAttention#40",
-        "a grid dimension of 65536 or more: the kernel is skipped, and the gradient stays 0",
-        lambda x: x * x,
-        lambda dy, x: 2 * dy * x if len(x) < 65536 else np.zeros_like(x),
-        lambda dy, x: 2 * dy * x,
-        case((3, 2)),
-        case((65536, 1)),
-    ),
-    mistake(
         "layer norm's weights, the last block of rows",
         "BobMcDear/attorch#18",
         "the buffer of partial sums has batch // block rows: those of the last, partial block are lost",

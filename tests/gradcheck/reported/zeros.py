@@ -2,11 +2,10 @@
 
 import numpy as np
 
-import minigrad as mg
 from minigrad import case
 from minigrad.autograd.cases import Fixed, normal, positive
 
-from .report import TensorOp, mistake, second_order
+from .report import mistake
 
 
 def without(x, i, axis=-1):
@@ -24,13 +23,6 @@ def cumprod_right(dy, x):
 
 def reverse_cumsum(x):
     return np.cumsum(x[..., ::-1], -1)[..., ::-1]
-
-
-def prod_right(dy, x):
-    dx = np.zeros_like(x)
-    for i in range(x.shape[-1]):
-        dx[..., i] = dy * without(x, i)
-    return dx
 
 
 def norm(x):
@@ -60,15 +52,6 @@ def cofactors(dy, x):
     return dy * signs * np.array(minor)
 
 
-def sinc(x):
-    return np.where(x == 0, 1.0, np.sin(x) / np.where(x == 0, 1, x))
-
-
-def sinc_slope(x):
-    naive = (np.cos(x) - np.sin(x) / np.where(x == 0, 1, x)) / np.where(x == 0, 1, x)
-    return np.where(np.abs(x) < 0.1, -x / 3 + x**3 / 30 - x**5 / 840 + x**7 / 45360, naive)
-
-
 def cosine(x, y):
     nx, ny = np.maximum(np.linalg.norm(x), 1e-8), np.maximum(np.linalg.norm(y), 1e-8)
     return (x * y).sum() / (nx * ny)
@@ -88,19 +71,6 @@ def cosine_right(dy, x, y):
         return dy * (y / (n * m) - (x * y).sum() * x / (n**3 * m))
 
     return one(x, y), one(y, x)
-
-
-def prod_twice(dy, x, lost):
-    n = x.shape[-1]
-    if lost and int((x == 0).sum().item()) >= 2:
-        return x.zeros_like()  # the gradient is zero there, but its own gradient is not
-    parts = []
-    for i in range(n):
-        p = dy
-        for j in range(n):
-            p = p if i == j else p * x[j]
-        parts.append(p)
-    return mg.stack(parts) if parts else x.zeros_like()
 
 
 ZERO_ROW = Fixed([[0.0, 0.0, 0.0], [0.5, -1.0, 2.0]])
@@ -131,29 +101,6 @@ REPORTS = [
         case(SOME_ZERO),
     ),
     mistake(
-        "prod divided by x",
-        "tensorflow/tensorflow#2641",
-        "dy y / x is 0/0 at a zero",
-        lambda x: x.prod(-1),
-        lambda dy, x: (dy * x.prod(-1))[..., None] / x,
-        prod_right,
-        case((3, 4)),
-        case(SOME_ZERO),
-    ),
-    mistake(
-        "second derivative of prod with two zeros",
-        "pytorch/pytorch#106789",
-        "with two zeros the gradient is returned as a constant 0, so the second derivative is lost",
-        lambda x: x.prod(-1),
-        lambda dy, x: prod_twice(dy, x, lost=True),
-        lambda dy, x: prod_twice(dy, x, lost=False),
-        case((4,)),
-        case(Fixed([2.0, 3.0, 0.0, 0.0])),
-        of=TensorOp,
-        look=second_order,
-        order=2,
-    ),
-    mistake(
         "square of a norm",
         "jax-ml/jax#21723",
         "2 |x| times x / |x|: NaN at a row of zeros, where the gradient is 2x",
@@ -162,17 +109,6 @@ REPORTS = [
         lambda dy, x: 2 * dy[..., None] * x,
         case((2, 3)),
         case(ZERO_ROW),
-    ),
-    mistake(
-        "norm of small numbers",
-        "tensorflow/tensorflow#12071",
-        "x / sqrt(sum x²) where the squares underflow: infinite",
-        lambda x: norm(x / np.abs(x).max()) * np.abs(x).max(),
-        lambda dy, x: dy[..., None] * x / norm(x)[..., None],
-        lambda dy, x: dy[..., None] * (x / np.abs(x).max()) / norm(x / np.abs(x).max())[..., None],
-        case((2, 3)),
-        case(Fixed([[1e-170, -2e-170, 3e-170]])),
-        smooth=False,
     ),
     mistake(
         "pow at a base of zero",
@@ -186,28 +122,6 @@ REPORTS = [
         smooth=False,
     ),
     mistake(
-        "pow skips a base of zero",
-        "stan-dev/math#3031",
-        "no gradient at all where x is 0, though that of x^1 is 1",
-        lambda x, p: x**p,
-        lambda dy, x, p: (np.where(x == 0, 0, pow_right(dy, x, p)[0]), pow_right(dy, x, p)[1]),
-        pow_right,
-        case(positive((2, 3)), positive((2, 3))),
-        case(Fixed([0.0, 1.0, 2.0]), Fixed([1.0, 2.0, 2.0])),
-        smooth=False,
-    ),
-    mistake(
-        "zeroth power of zero",
-        "RobotLocomotion/drake#23862",
-        "the naive chain rule: x^p ln x is NaN at 0, and so the whole is",
-        lambda x, p: x**p,
-        lambda dy, x, p: (dy * p * x ** (p - 1), dy * x**p * np.log(x)),
-        pow_right,
-        case(positive((2, 3)), positive((2, 3))),
-        case(Fixed([0.0, 1.0, 2.0]), Fixed([2.0, 2.0, 2.0])),
-        smooth=False,
-    ),
-    mistake(
         "determinant of a singular matrix",
         "tensorflow/tensorflow#122823",
         "dy det(A) A^-T, where there is no inverse",
@@ -216,27 +130,6 @@ REPORTS = [
         cofactors,
         case((3, 3)),
         case(Fixed([[1.0, 2.0, 0.0], [2.0, 4.0, 0.0], [0.0, 0.0, 1.0]])),
-    ),
-    mistake(
-        "sinc at zero",
-        "jax-ml/jax#6940",
-        "the derivative of sin(x)/x is NaN at 0, although the value is patched",
-        sinc,
-        lambda dy, x: dy * (np.cos(x) - np.sin(x) / x) / x,
-        lambda dy, x: dy * sinc_slope(x),
-        case((3, 4)),
-        case(Fixed([0.0, 0.5, 1.0])),
-    ),
-    mistake(
-        "sinc near zero",
-        "jax-ml/jax#34139",
-        "cos x - sin x / x cancels near 0",
-        sinc,
-        lambda dy, x: dy * np.where(x == 0, 0, (np.cos(x) - sinc(x)) / np.where(x == 0, 1, x)),
-        lambda dy, x: dy * sinc_slope(x),
-        case((3, 4)),
-        case(Fixed([1e-7, -2e-7])),
-        smooth=False,
     ),
     mistake(
         "cosine similarity with a vector of zeros",

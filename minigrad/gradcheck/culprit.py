@@ -10,17 +10,16 @@ No op is wrong then, but the gradient is not right either: that is INCONCLUSIVE.
 import numpy as np
 
 from ..autograd import FormulaOp, Value, watch
-from .compare import Comparison
-from .jacobian import check_directions
-from .numeric import EPS
+from .compare import Comparison, check_directions
 from .report import FAIL, INCONCLUSIVE, KINK
 from .subject import Leaf, Subject, host, joined
 
 MOST_OPS = 64  # distinct ops that are tested for a culprit
 CLOSE = 1e-5  # how far off, as a part of 1 + |x|, the gradients lie that one at a kink must lie between;
-CLOSEST = 1e-9  # half of them so near that what is smooth does not change on the way,
-NEIGHBOURS = 1024  # and how many of them at most; FEW tell whether most elements do not
-FEW = 32
+CLOSEST = 1e-9  # half of them so near that what is smooth does not change on the way
+NEIGHBOURS = 64
+COMPOSED = "an op inside is at a kink here; the gradient lies between those close by, which are right"
+UNLIKE = "ops inside are at kinks, where gradients do not compose: none close by is like this one"
 PAIRS = 6  # of directions, until one shows a kink: three in which the same of equal numbers is the median show none
 
 
@@ -31,47 +30,25 @@ def excuse(comparison):
     failed = [f for f in comparison.findings if f.verdict == FAIL and (f.analytic is None or np.isfinite(f.analytic))]
     if not failed or subject.expected or not at_a_kink(subject, rng) or culprit(subject) or not kinked(subject):
         return
-    if not right_close_by(subject, rng):
+    if any(first_failure(nearby(subject, rng, by)) for by in (1e-2, CLOSE)):
         return
-    verdict, note = (
-        INCONCLUSIVE,
-        "ops inside are at kinks, where gradients do not compose: none close by is like this one",
-    )
-    if between_neighbours(subject, rng):
-        verdict, note = (
-            KINK,
-            "an op inside is at a kink here; the gradient lies between those close by, which are right",
-        )
+    between = between_neighbours(subject, rng)
     for f in failed:
-        f.verdict, f.note, f.hints = verdict, note, []
-
-
-def right_close_by(subject, rng):
-    return not any(first_failure(nearby(subject, rng, by)) for by in (1e-2, CLOSE))
+        f.verdict, f.note, f.hints = KINK if between else INCONCLUSIVE, COMPOSED if between else UNLIKE, []
 
 
 def between_neighbours(subject, rng):
-    """Does each element of the gradient lie between those at random nearby points, for a random cotangent?
-
-    sort() breaks a tie of many in one way here, and otherwise close by: of N + 1 draws that are alike, one lies outside
-    the others with probability 2 / (N + 1). So it takes many points, and of thousands of elements a few may be outside.
-    """
+    """Does nearly each element of the gradient lie between those at random nearby points, for a random cotangent? (Of
+    twenty equal numbers, sort() may put one in a place that it has at none of them.)"""
     run = subject.run()
     cotangent = rng.standard_normal(run.y.size)
     cotangent[~np.isfinite(run.y)] = 0
-    here = joined(run.gradient(run.dys(cotangent)))
-    low, high = np.full(here.shape, np.inf), np.full(here.shape, -np.inf)
-    for count in range(1, NEIGHBOURS + 1):
-        other = nearby(subject, rng, CLOSE if count % 2 else CLOSEST).run()
-        gradient = joined(other.gradient(other.dys(cotangent)))
-        low, high = np.minimum(low, gradient), np.maximum(high, gradient)
-        margin = 1e-7 * np.maximum(np.abs(low), np.abs(high))
-        between = (low - margin <= here) & (here <= high + margin)
-        if between.all():
-            return True
-        if count >= FEW and between.mean() < 0.5:
-            return False
-    return bool(np.count_nonzero(~between) <= 8 * between.size // NEIGHBOURS)
+    others = [nearby(subject, rng, CLOSE if k % 2 else CLOSEST).run() for k in range(NEIGHBOURS)]
+    here, *close_by = (joined(r.gradient(r.dys(cotangent))) for r in (run, *others))
+    low, high = np.min(close_by, axis=0), np.max(close_by, axis=0)
+    margin = 1e-7 * np.maximum(np.abs(low), np.abs(high))
+    outside = np.count_nonzero((here < low - margin) | (here > high + margin))
+    return outside <= here.size // 8
 
 
 def kinked(subject, pairs=PAIRS):
@@ -79,7 +56,7 @@ def kinked(subject, pairs=PAIRS):
     sum: those of the function, or of an op inside alone? The median of three equal numbers only does the latter."""
     rng = np.random.default_rng(0)
     parts = subject, *(alone for _, alone in ops_alone(subject))
-    return any(_bends(Comparison(part, rng, hidden=0.0)) for part in parts for _ in range(pairs))
+    return any(_bends(Comparison(part, rng)) for part in parts for _ in range(pairs))
 
 
 def _bends(c):
@@ -88,22 +65,21 @@ def _bends(c):
 
     u, v = draw(), draw()
     both = [a + b for a, b in zip(u, v)]
-    a, b, ab = (c.slope(direction, None, 4 * EPS * np.abs(c.y[c.defined])) for direction in (u, v, both))
+    a, b, ab = (c.slope(direction, None, 4 * c.coarsest * np.abs(c.y[c.defined])) for direction in (u, v, both))
     if any(d.kink.any() for d in (a, b, ab)):
         return True
-    clear = ~(a.strange | b.strange | ab.strange)
-    size = np.abs(a.value) + np.abs(b.value) + np.abs(ab.value)
-    excess = np.abs(a.value + b.value - ab.value) - 1e-3 * size - 3 * (a.bar + b.bar + ab.bar)
-    return bool((clear & (excess > 0)).any())
+    size, strange = np.abs(a.value) + np.abs(b.value) + np.abs(ab.value), a.strange | b.strange | ab.strange
+    bends = np.abs(a.value + b.value - ab.value) > 1e-3 * size + 3 * (a.bar + b.bar + ab.bar)
+    return bool((bends & ~strange).any())
 
 
 def culprit(subject):
     """Run `subject` again and describe the first op recorded in it that is wrong by itself too, or ""."""
     rng = np.random.default_rng(0)
     for op, alone in ops_alone(subject):
-        if found := first_failure(alone):
-            if at_a_kink(alone, rng) and between_neighbours(alone, rng) and right_close_by(alone, rng):
-                continue
+        found = first_failure(alone)
+        at_ties = found and at_a_kink(alone, rng) and between_neighbours(alone, rng)
+        if found and not (at_ties and not first_failure(nearby(alone, rng, CLOSE))):
             numbers = f"{found.place}: {found.analytic:.9g}, should be {found.numeric:.9g}"
             return f"{op.describe()}: wrong by itself too ({numbers})"
     return ""
@@ -163,24 +139,17 @@ def piece(subject, arrays=None):
     signature = []
 
     def sign(op, inputs, outputs):
-        arrays = [host(x) for x in inputs if isinstance(x, Value)]
         for y in (host(y) for y in outputs if y is not None):
             if not op.differentiable:
                 signature.append(y.tobytes())
                 continue
-            for x in arrays:
-                shape = _broadcast(x.shape, y.shape)
-                if shape is not None and x is not y:
-                    same = np.broadcast_to(x, shape) == np.broadcast_to(y, shape)
-                    signature.append(np.packbits(same).tobytes())
+            for x in (host(x) for x in inputs if isinstance(x, Value)):
+                try:
+                    same = np.equal(*np.broadcast_arrays(x, y)) if x is not y else ()
+                except ValueError:
+                    continue
+                signature.append(np.packbits(same).tobytes() if x is not y else b"")
 
     with watch(sign):
         subject.run(arrays)
     return signature
-
-
-def _broadcast(a, b):
-    try:
-        return np.broadcast_shapes(a, b)
-    except ValueError:
-        return None

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...nn import Module
-from ..subject import flat, owner_of
-from .foreign import Adapted, Framework, as_tensor
+from ..nn import Module
+from .frameworks import Adapted, Framework, as_tensor, owner_of
+from .subject import flat
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
@@ -27,22 +27,16 @@ class TorchModule(Module):
 
 class PyTorch(Framework):
     array = "torch.Tensor"
-    imports = "import torch"
-    modules = {m.__name__: m for m in (torch, torch.nn.functional, torch.linalg, torch.special, torch.fft)}
     kinds = (torch.Tensor, torch.nn.Module)
     packings = (tuple, list)  # as its own gradcheck has it
-    may_crash = not torch.cuda.is_available()  # with a GPU its backward does not run in a fork
-
-    def forked(self):
-        torch.set_num_threads(1)  # the others were the parent's
 
     def entered(self, x):
         return TorchModule(x) if isinstance(x, torch.nn.Module) else _entered(x)
 
-    def adapted(self, fn, label):
+    def adapted(self, fn):
         fn = getattr(fn, "apply", fn) if _is_function_class(fn) else fn
         owner = owner_of(fn)
-        return Adapted(self, fn, label, TorchModule(owner) if isinstance(owner, torch.nn.Module) else None)
+        return Adapted(self, fn, TorchModule(owner) if isinstance(owner, torch.nn.Module) else None)
 
     def signed(self, fn):
         cls: Any = getattr(fn, "__self__", None)
@@ -50,10 +44,6 @@ class PyTorch(Framework):
             takes_context = cls.setup_context is torch.autograd.function._SingleLevelFunction.setup_context
             return partial(cls.forward, None) if takes_context else cls.forward
         return fn.forward if isinstance(fn, torch.nn.Module) else fn
-
-    def source(self, fn):
-        owner = getattr(fn, "__self__", None)
-        return owner if _is_function_class(owner) else fn
 
     def function(self, call, label):
         return _Function(call, label)
@@ -90,15 +80,6 @@ class PyTorch(Framework):
 
     def host(self, x):
         return x.detach().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
-
-    def literal(self, x, most):
-        if not isinstance(x, torch.Tensor) or x.numel() > most:
-            return None
-        flag = ", requires_grad=True" if x.requires_grad else ""
-        dtype = torch.float64 if x.is_floating_point() else x.dtype
-        if not x.numel():
-            return f"torch.zeros({tuple(x.shape)}, dtype={dtype}{flag})"
-        return f"torch.tensor({x.detach().to(dtype).tolist()!r}, dtype={dtype}{flag})"
 
 
 class _Function:

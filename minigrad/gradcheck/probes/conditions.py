@@ -1,0 +1,401 @@
+"""The same call under other conditions, which must give the same: again, in other memory layouts, of fewer inputs, in
+float32, …
+
+Each probe takes a Probed and yields Findings."""
+
+import functools
+import itertools
+
+import numpy as np
+
+from ... import autograd, backend
+from ..call import plain, subject_of
+from ..culprit import piece
+from ..differences import EPS
+from ..frameworks import Adapted
+from ..report import FAIL, PASS, WARN, Finding, NotApplicable, failure
+from ..subject import difference_of, host, joined
+from .points import cuts
+
+TINY = float(np.finfo(np.float64).tiny)
+FLOAT32 = float(np.finfo(np.float32).eps)
+MOST_GROUPS, MOST_PAIRS, MOST_AXES = 5, 10, 4  # of leaves, of pairs of them, and of dims that are tried
+
+
+class Probed:
+    """A function at one point, and its outputs and gradient there for one random cotangent."""
+
+    def __init__(self, comparison, strict, fn, inputs, wrt, order):
+        self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
+        self.fn, self.inputs, self.wrt, self.order, self.strict = fn, inputs, wrt, order, strict
+        self.framework = plain(fn).framework if isinstance(plain(fn), Adapted) else None  # of fn, if not ours
+        self.coarsest = comparison.coarsest  # eps of the coarsest float dtype on the way
+        self.ran: list = []  # (op, inputs) of what ran on the way
+        with autograd.watch(lambda op, inputs, outputs: self.ran.append((op, inputs))):
+            self.run = self.subject.run()
+        if not self.run.roots:
+            raise NotApplicable("no output depends on the inputs")
+        self.dys = [self.rng.standard_normal(y.shape).astype(y.dtype) for y in self.run.outputs]
+        (self.gradient,), _, (self.flow,) = comparison.gradients([joined(self.dys)])
+        self.result = [self.run.y, *self.gradient]
+
+    def require_first_order(self):
+        """Raise NotApplicable for the gradient of a gradient: too slow, or covered by the first order."""
+        if self.order > 1:
+            raise NotApplicable("of the first order only")
+
+    def backward(self, run, dys=None, **options):
+        """The gradient of each leaf. The cotangents are copied, since a backward may write into them."""
+        return run.gradient([dy.copy() for dy in self.dys] if dys is None else dys, retain_graph=True, **options)
+
+    def again(self, arrays=None, **options):
+        """[outputs as one vector, gradient of each leaf] of a fresh run, at `arrays` in the layouts that they have;
+        None if the forward raises there, as it may."""
+        try:
+            run = self.subject.run(arrays, copy=arrays is None, **options)
+        except Exception:
+            if arrays is None:
+                raise
+            return None
+        return [run.y, *self.backward(run)]
+
+    def doubted(self, finding):
+        """A Finding at a point that the function may not support: a failure there is a WARN."""
+        if finding.verdict == FAIL and not self.strict:
+            finding.verdict = WARN
+        return finding
+
+    @functools.cached_property
+    def spread(self):
+        """How much rounding may change the outputs, and each leaf's gradient: that of its inputs, and of the terms that
+        cancel in it."""
+        changes = [x.max(initial=0) for x in self.subject.spread(self.dys)]
+        sizes = [np.abs(a[np.isfinite(a)]).max(initial=1e-300) for a in self.subject.arrays]
+        return [changes[0], *(change + EPS * self.flow / size for change, size in zip(changes[1:], sizes))]
+
+    def same(self, check, expected, found, note, slack=1e-10, arrays=None):
+        """Findings for two results, [outputs, *gradient] or the gradient alone, that may differ by `slack` of the
+        largest element, and by what rounding does (at `arrays`, or else at the point)."""
+        names = ["", *(leaf.name for leaf in self.subject.leaves)][-len(expected) :]
+        if slack:
+            slack = max(slack, 64 * self.coarsest)
+        elif self.framework:  # its order of additions may depend on where memory lies
+            slack = 8 * EPS
+        tiny = 16 * float(np.finfo(self.comparison.coarse).smallest_subnormal) if self.coarsest > EPS and slack else 0.0
+        for k, (name, a, b) in enumerate(zip(names, expected, found), -len(names)):
+            largest, difference = np.abs(a[np.isfinite(a)]).max(initial=0), difference_of(a, b)
+            allowed = slack * largest + tiny
+            if slack and (difference > allowed).any():
+                allowed += 64 * self.spread[k]
+                if arrays is not None:
+                    allowed += 64 * self.subject.spread(self.dys, arrays, ties=False)[k].max(initial=0)
+                    if not np.isfinite(a).all() or 0 < largest <= allowed:  # singular there, say
+                        continue
+            yield self.finding(check, name, a, b, difference / (allowed or TINY), note)
+
+    def finding(self, check, name, expected, found, excess, note):
+        """For one leaf's gradient, or the outputs, whose element j exceeds what is allowed excess[j] times."""
+        excess = np.nan_to_num(excess, nan=np.inf, posinf=np.inf)
+        worst = excess.max(initial=0)
+        f = Finding(check, PASS if worst <= 1 else FAIL, name, excess=float(worst))
+        if f.verdict == FAIL:
+            j = int(np.argmax(excess))
+            f.analytic, f.numeric = float(found.flat[j]), float(expected.flat[j])
+            if name:
+                f.index = tuple(int(n) for n in np.unravel_index(j, excess.shape))
+            else:
+                f.output = self.run.output_name(j)
+            f.note = f"{note} ({(excess > 1).sum()} of {excess.size} elements; 'numeric' is what it should equal)"
+        return f
+
+
+# -- the same numbers
+
+
+def linearity(p):
+    """A backward is linear in its cotangent, also where some of it is 0 or all of it is 1, and 0 for zeros."""
+    others = [p.rng.standard_normal(dy.shape).astype(dy.dtype) for dy in p.dys]
+    other, combined = (p.backward(p.run, dys) for dys in (others, [2 * a - 3 * b for a, b in zip(p.dys, others)]))
+    expected = [2 * a - 3 * b for a, b in zip(p.gradient, other)]
+    yield from p.same("linearity", expected, combined, "not linear in the cotangent", slack=1e-9)
+    for what, parts in (
+        ("0 at some outputs", [dy * (p.rng.random(dy.shape) < 0.5) for dy in p.dys]),
+        ("1 at all outputs", [np.ones_like(dy) for dy in p.dys]),
+        ("positive", [np.abs(dy) for dy in p.dys]),
+    ):
+        rest = [dy - part for dy, part in zip(p.dys, parts)]
+        total = [a + b for a, b in zip(p.backward(p.run, parts), p.backward(p.run, rest))]
+        yield from p.same("linearity", p.gradient, total, f"not linear where the cotangent is {what}", slack=1e-9)
+    found = p.backward(p.run, [np.zeros_like(dy) for dy in p.dys])
+    yield from p.same("zero cotangent", [0 * g for g in p.gradient], found, "a cotangent of zeros must give 0", slack=0)
+
+
+def unchanged(p):
+    """Forward and backward do not change inputs, outputs or cotangents, also intermediate ones."""
+    arrays, dys = [a.copy() for a in p.subject.arrays], [dy.copy() for dy in p.dys]
+    run = p.subject.run(arrays, copy=False)
+    kept = [(f"input {leaf.name}", a, b) for leaf, a, b in zip(p.subject.leaves, arrays, p.subject.arrays)]
+    kept += [(f"the cotangent of output {i}", a, b) for i, (a, b) in enumerate(zip(dys, p.dys))]
+    kept += [(f"output {i}", y.array, host(y).copy()) for i, y in enumerate(run.outputs)]
+    for op, node in run.results():
+        what = f"the gradient for the output of {op.name}"
+        node.add_hook(lambda g, what=what: kept.append((what, g.array, host(g).copy())))
+    p.backward(run, dys)
+    kept += [(f"input {name}", array, before) for name, array, before in p.subject.constants]
+    for what, array, before in kept:
+        now = run.outputs[0].storage.backend.to_numpy(array)
+        if not np.array_equal(now, before, equal_nan=True):
+            yield failure("unchanged", f"{what} was changed in place")
+
+
+def repeatable(p):
+    """The same call gives the same bits, and so does a second backward through one graph."""
+    again = p.again()
+    if not np.array_equal(again[0], p.run.y, equal_nan=True):
+        note = "two calls at one point differ: does it draw random numbers that are not from the default generator?"
+        yield failure("repeatable", note)
+        return
+    yield from p.same("repeatable", p.result, again, "the same call twice gives two gradients", slack=0)
+    run = p.subject.run()
+    second = [p.backward(run) for _ in range(2)][1]
+    yield from p.same("second backward", p.gradient, second, "a second backward through one graph differs", slack=0)
+
+
+def interleaved(p):
+    """A call between forward and backward, of other numbers or of other sizes, changes nothing: no buffer is shared."""
+
+    def other_numbers():
+        p.again([x * (1 + p.rng.integers(1, 8, x.shape) / 64) for x in p.subject.arrays])
+
+    def other_sizes(inputs):
+        with subject_of(p.fn, inputs, p.wrt) as subject:
+            run = subject.run()
+            run.gradient([np.ones(y.shape) for y in run.outputs])
+
+    calls = [("another call", other_numbers)]
+    if p.order == 1:
+        calls += [(f"a call with {name}", functools.partial(other_sizes, inputs)) for name, inputs, _ in cuts(p, 1)[:2]]
+    for name, call in calls:
+        run, state = p.subject.run(), p.subject.random_state
+        before = [host(y).copy() for y in run.outputs]
+        p.subject.random_state = {"seed": state["seed"] + 1, "offset": state["offset"]}
+        try:
+            call()
+        except Exception:  # whatever it raises for unsupported inputs
+            continue
+        finally:
+            p.subject.random_state = state
+        if not all(np.array_equal(host(y), b, equal_nan=True) for y, b in zip(run.outputs, before)):
+            yield failure("interleaved", f"{name} changes the outputs of this one")
+        note = f"{name} before the backward changes the gradient"
+        yield from p.same("interleaved", p.gradient, p.backward(run), note, slack=0)
+
+
+def modes(p):
+    """Forward gives the same under no_grad; backward gives the same gradient under no_grad and create_graph."""
+    with autograd.no_grad():
+        try:
+            y = p.subject.run().y
+        except autograd.GraphError as why:
+            raise NotApplicable(f"it needs a graph of its own ({why})") from None
+    if y.shape == p.run.y.shape:
+        slack = 1e-10 if p.framework else 0  # which may choose another algorithm then
+        yield from p.same("no_grad", [p.run.y, *p.gradient], [y, *p.gradient], "outputs differ under no_grad", slack)
+    run = p.subject.run()
+    with autograd.no_grad():
+        found = p.backward(run)
+    yield from p.same("no_grad", p.gradient, found, "the gradient differs where backward() runs under no_grad", slack=0)
+    try:
+        found = p.backward(p.subject.run(), create_graph=True)
+    except Exception as error:  # a backward in NumPy, say, has no derivative, and nobody asked for one
+        yield Finding("create_graph", PASS, note=f"not under create_graph: {type(error).__name__}")
+        return
+    yield from p.same("create_graph", p.gradient, found, "the gradient differs under create_graph")
+
+
+# -- in other memory
+
+
+def _strided(a):
+    """Every second element of a larger array, with NaN in between."""
+    wide = np.full(a.shape[:-1] + (2 * a.shape[-1],), np.nan if a.dtype.kind == "f" else 0, a.dtype)
+    wide[..., ::2] = a
+    return wide[..., ::2]
+
+
+def _offset(a):
+    """In the middle of a larger array, with NaN around it."""
+    wide = np.full([n + 3 for n in a.shape], np.nan if a.dtype.kind == "f" else 0, a.dtype)
+    inside = wide[tuple(slice(2, 2 + n) for n in a.shape)]
+    inside[...] = a
+    return inside
+
+
+def _read_only(a):
+    a = a.copy()
+    a.flags.writeable = False
+    return a
+
+
+LAYOUTS = {  # each takes an array with at least one dim
+    "fortran": lambda a: a.copy(order="F"),
+    "strided": _strided,
+    "reversed": lambda a: np.flip(np.flip(a).copy()),
+    "reversed along dim 0": lambda a: a[::-1].copy()[::-1],
+    "reversed along dim -1": lambda a: a[..., ::-1].copy()[..., ::-1],
+    "with dims 0 and 1 exchanged": lambda a: a.swapaxes(0, 1).copy().swapaxes(0, 1) if a.ndim > 2 else a.copy("F"),
+    "in a part of something larger": _offset,
+    "read-only": _read_only,
+}
+MIXED = "fortran", "strided", "reversed"  # also of some inputs only
+
+
+def laid_out(name, a):
+    return LAYOUTS[name](a) if a.ndim else a.copy()
+
+
+def layouts(p):
+    """The inputs in other memory layouts."""
+    leaves, arrays = p.subject.leaves, p.subject.arrays
+    mixed = [(name, odd) for name in MIXED for odd in (0, 1)] if len(leaves) > 1 else []
+    for name, odd in [(name, None) for name in LAYOUTS] + mixed:
+        found = p.again([laid_out(name, a) if odd in (None, i % 2) else a.copy() for i, a in enumerate(arrays)])
+        if found:
+            check, which = (f"layout {name}", "inputs") if odd is None else (f"layout {name}, mixed", "some inputs")
+            yield from p.same(check, p.result, found, f"wrong where {which} are {name}")
+    if any(not leaf.given.flags.c_contiguous for leaf in leaves):
+        given = [leaf.given if leaf.given.dtype == np.float64 else leaf.array for leaf in leaves]
+        found = p.again(given) or p.result
+        yield from p.same("layout as given", p.result, found, "wrong in the layout that was passed")
+    axes = range(max((a.ndim for a in arrays), default=0))
+    for axis in dict.fromkeys((*axes[:MOST_AXES], -1)):
+        equal = [_broadcast(a, axis) for a in arrays]
+        if any(a.size and 0 in a.strides for a in equal):
+            apart = [a.copy() for a in equal]
+            expected = _or_none(lambda apart=apart: p.again(apart))  # it may be singular there, whatever the layout
+            found = p.again(equal) if expected and np.isfinite(expected[0]).all() else None
+            if found:
+                note = f"wrong where dim {axis} is broadcast"
+                yield from p.same(f"layout broadcast {axis}", expected, found, note, arrays=apart)
+
+
+def _or_none(f):
+    try:
+        return f()
+    except Exception:
+        return None
+
+
+def _broadcast(a, axis):
+    """a with its first slice along axis repeated, stride 0."""
+    if not -a.ndim <= axis < a.ndim or not a.shape[axis]:
+        return a
+    return np.broadcast_to(np.take(a, [0], axis), a.shape)
+
+
+def cotangents(p):
+    """Cotangents in other layouts: also with stride 0 along any dim, or all of them, as that of a sum() is."""
+    if not any(dy.size for dy in p.dys):
+        raise NotApplicable("no output has elements")
+    for name in LAYOUTS:
+        found = p.backward(p.run, [laid_out(name, dy) for dy in p.dys])
+        yield from p.same(f"cotangent {name}", p.gradient, found, f"wrong where the cotangent is {name}")
+    equal = [[np.broadcast_to(dy[(slice(0, 1),) * dy.ndim], dy.shape) for dy in p.dys]]
+    equal += [[_broadcast(dy, axis) for dy in p.dys] for axis in range(max(dy.ndim for dy in p.dys))[:MOST_AXES]]
+    for dys in equal:
+        expected, found = p.backward(p.run, [dy.copy() for dy in dys]), p.backward(p.run, dys)
+        yield from p.same("cotangent broadcast", expected, found, "wrong where the cotangent is broadcast")
+
+
+# -- of other inputs
+
+
+def alone(p):
+    """The gradient of each input is the same whichever others need one: every combination of up to five inputs. The
+    parameters of a Module count as one."""
+    p.require_first_order()
+    leaves = p.subject.leaves
+    groups = [[i] for i, leaf in enumerate(leaves) if not leaf.parameter or len(leaves) <= MOST_GROUPS]
+    if rest := [i for i in range(len(leaves)) if [i] not in groups]:
+        groups.append(rest)
+    n = len(groups)
+    if n < 2:
+        raise NotApplicable("there is one input")
+    for size in range(1, n if n <= MOST_GROUPS else 2):
+        for some in itertools.combinations(groups, size):
+            chosen = sorted(i for group in some for i in group)
+            run = p.subject.run(needs=[i in chosen for i in range(len(leaves))])
+            if run.roots:
+                given = dict(zip(chosen, p.backward(run, chosen=chosen)))
+                found = [given.get(i, g) for i, g in enumerate(p.gradient)]
+                yield from p.same("alone", p.gradient, found, "differs when not all inputs need a gradient")
+
+
+def repeated_input(p):
+    """fn(x, x): the gradient is the sum of those of fn(x1, x2) at x1 = x2 = x, for all pairs that fit."""
+    p.require_first_order()
+    leaves = p.subject.leaves
+    free = [i for i, leaf in enumerate(leaves) if not leaf.parameter]
+    pairs = [pair for pair in itertools.combinations(free, 2) if len({leaves[i].array.shape for i in pair}) == 1]
+    if not pairs:
+        raise NotApplicable("no two inputs have the same shape")
+    for i, j in pairs[:MOST_PAIRS]:
+        arrays = list(p.subject.arrays)
+        arrays[j] = arrays[i]
+        expected = p.again([a.copy() for a in arrays])
+        if expected and all(np.isfinite(x).all() for x in expected):  # else it is outside the domain
+            expected[1 + i] = expected[1 + i] + expected[1 + j]
+            found = p.again(arrays, tie=(i, j))
+            found[1 + j] = expected[1 + j]
+            note = f"fn(x, x) for {leaves[i].name} and {leaves[j].name} differs from the sum of the two gradients"
+            yield from p.same("repeated input", expected, found, note, arrays=arrays)
+
+
+# -- computed otherwise
+
+
+def device(p):
+    """The same outputs and gradients on the device as on the cpu."""
+    if all(leaf.backend.device == "cpu" for leaf in p.subject.leaves):
+        raise NotApplicable("the inputs are on the cpu, which is the reference")
+    yield from p.same("device", p.again(on=backend.get("cpu")), p.result, "differs from the cpu")
+
+
+def float32(p):
+    """The gradient in float32 is float32, and off by no more ulps than its conditioning explains; also where only one
+    input is float32, which not all functions accept. An element that is 1e-5 of its cotangent or less may be off by all
+    of itself: 1 - y² of a saturated tanh is 0 in float32."""
+    p.require_first_order()
+    n = len(p.subject.leaves)
+    yield from _in_float32(p, "float32", range(n))
+    for i in range(n) if 1 < n <= 4 else ():
+        yield from _in_float32(p, "float32 mixed", [i])
+
+
+def _in_float32(p, check, chosen):
+    arrays = [a.astype("float32" if i in chosen else "float64") for i, a in enumerate(p.subject.arrays)]
+    run = _or_none(lambda: p.subject.run([a.copy() for a in arrays], copy=False))
+    exact_arrays, dys = [a.astype(np.float64) for a in arrays], [dy.astype(np.float32) for dy in p.dys]
+    if run is None or not np.abs(run.y - p.run.y).max(initial=0) <= 1e-3 * np.abs(p.run.y).max(initial=0):
+        return  # it is undefined there, or its values are already far off
+    if piece(p.subject, arrays) != piece(p.subject, exact_arrays):  # on the other side of a kink
+        return
+    exact = p.backward(p.subject.run(exact_arrays), [dy.astype(np.float64) for dy in dys])
+    try:
+        found = p.backward(run, dys)
+    except Exception:
+        if check == "float32":
+            raise
+        return  # it does not take both: it says so, later than it could
+    if any((~np.isfinite(g) & np.isfinite(a)).any() for g, a in zip(found, exact)) and len(p.ran) > 1:
+        return  # beyond its range on the way
+    spread = p.subject.spread(dys, arrays, FLOAT32)[1:]
+    largest = max((np.abs(dy).max(initial=0) for dy in dys), default=0)
+    for leaf, x, a, g, rough in zip(p.subject.leaves, arrays, exact, found, spread):
+        if g.dtype != x.dtype and g.any():
+            yield failure(check, f"the dtype of the gradient of {leaf.name} is {g.dtype}, not {x.dtype}")
+        ulp = FLOAT32 * np.abs(a).max(initial=0)
+        allowed = (64 + 4 * np.sqrt(p.run.y.size + a.size)) * ulp + 64 * (rough.max(initial=0) + FLOAT32 * largest)
+        if np.isfinite(allowed):
+            yield p.finding(check, leaf.name, a, g.astype(np.float64), difference_of(a, g) / (allowed or TINY),
+                            "far off in float32")  # fmt: skip

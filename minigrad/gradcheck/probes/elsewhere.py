@@ -1,0 +1,200 @@
+"""The gradient at another point than the user's, against new differences there: wrong only where nothing excuses it."""
+
+from reprlib import repr as shortened
+
+import numpy as np
+
+from ... import autograd
+from ...tensor import Tensor
+from ..call import Keywords, label_of, subject_of
+from ..compare import Comparison, Directional, draw
+from ..culprit import at_a_kink, culprit, excuse, nearby
+from ..differences import STEP
+from ..report import FAIL, NONFINITE, PASS, SEVERITY, Finding, failure, told
+from ..subject import host, joined, split
+from .points import checks_nothing
+
+SINGLES = 2  # elements that are checked one by one, the smallest and the largest,
+MANY_OPS = 64  # or only one, if at least this many ops run: in a loop, say, all elements go through the same
+MOST_KINKS = 2  # removed from a direction before it is given up: another point may have many
+SMALL = 2.0**-13  # a step at which functions that vary on a scale of 1 are straight, and not lost in rounding
+STRETCH = 0.8541  # of the steps in a second opinion
+SHOWN = 24  # elements of an input in the text of a call
+
+
+def check_point(p, point):
+    """A Finding for the gradient at a Point: FAIL for a different slope, WARN for a missing one, PASS also for kinks
+    and noise, which another point may have. None if the forward raises there or gives NaN."""
+    with subject_of(point.fn, point.inputs, p.wrt) as subject:
+        try:
+            subject = subject.moved(point.arrays) if point.arrays else subject
+            for _ in range(p.order - 1):
+                subject = subject.derivative(p.rng)
+            run = subject.run()
+        except Exception:  # whatever fn says to what it is not made for
+            return None
+        f = None if np.isnan(run.y).any() else _checked(p, point, subject, run)
+        p.subject.evaluations += subject.evaluations
+    if f and f.verdict != PASS:
+        f.check, f.call = point.name, described(point)
+    return p.doubted(f) if f and point.doubted else f
+
+
+def _checked(p, point, subject, run):
+    dys = [p.rng.standard_normal(y.shape).astype(y.dtype) for y in run.outputs]
+    try:
+        gradient = run.gradient(dys) if run.roots else [np.zeros(leaf.array.shape) for leaf in subject.leaves]
+    except Exception as error:  # of a backward that does not support this and says so, or that may be wrong
+        overflow = p.framework is not None and isinstance(error, OverflowError)  # where NumPy's numbers are infinite
+        if isinstance(error, NotImplementedError) or overflow or checks_nothing(p) or point.lenient:
+            return None
+        return p.doubted(failure(point.name, f"the forward runs, but the backward raises {told(error)}"))
+    gradient = joined(gradient)
+    undefined = ~np.isfinite(gradient)
+    if not run.y.size or not subject.size:
+        return Finding(point.name, PASS)
+    directions = [u for u in _directions(p, subject, ~undefined) if u.any()]
+    doubtful = [u for u in directions if not _agrees(subject, run, dys, gradient, u)]
+    if undefined.any():
+        doubtful.append(_unit(joined(subject.arrays), int(p.rng.choice(np.flatnonzero(undefined)))))
+    if not doubtful:
+        return Finding(point.name, PASS)
+    try:  # a real error shows also at steps that are stretched by an odd factor
+        found = _in_doubt(p, subject, doubtful, 1.0)
+        again = _in_doubt(p, subject, doubtful, STRETCH) if found.verdict != PASS else found
+    except Exception:  # of the forward, close by: the backward has run here
+        return None
+    return min(found, again, key=lambda f: SEVERITY.index(f.verdict))
+
+
+def _directions(p, subject, defined):
+    """One random direction in all leaves, of the size of each, and a few that move one element."""
+    x = joined(subject.arrays)
+    sizes = [_scale_of(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in subject.arrays]
+    directions = [joined([size * draw(p.rng, a.shape) for size, a in zip(sizes, subject.arrays)])]
+    few = SINGLES if len(p.ran) < MANY_OPS else 1
+    singles = dict.fromkeys([int(np.abs(x).argmin()), int(np.abs(x).argmax()), *p.rng.permutation(x.size)[:few]])
+    directions += [_unit(x, j) for j in list(singles)[:few]] if x.size > 1 else []
+    return [u * defined for u in directions]
+
+
+def _unit(x, j):
+    """The direction that moves element j, by about its size."""
+    u = np.zeros(x.size)
+    u[j] = _scale_of(x[j])
+    return u
+
+
+def _scale_of(x):
+    """The size of x as a power of two, or 1 where there is none."""
+    return 2.0 ** np.round(np.log2(abs(x))) if x and np.isfinite(x) else 1.0
+
+
+def _agrees(subject, run, dys, gradient, u):
+    """Do few differences leave no doubt along u? A central one agrees with the gradient to a ten-millionth of what
+    there is to see, at a step small beside x or beside 1, or two to four at larger steps do, extrapolated: no wrong
+    gradient would. A gradient of 0 is also right where the function does not change at all close by."""
+    cotangent, analytic = joined(dys), (gradient[u != 0] * u[u != 0]).sum()
+    if not np.isfinite(run.y).all():
+        return False
+    direction = [part if part.any() else None for part in split(u, [a.shape for a in subject.arrays])]
+    h = STEP / 2 ** np.round(np.log2(max(1, int(np.count_nonzero(u)))) / 4)
+
+    def difference(t):
+        up, down = (cotangent @ (subject.values(subject.shifted(direction, step)) - run.y) for step in (t, -t))
+        return (up - down) / (2 * t), max(abs(up), abs(down)) / t
+
+    try:
+        for t in (h / 64, SMALL / np.abs(u).max()):
+            slope, swing = difference(t)
+            if abs(analytic - slope) <= 1e-7 * swing:
+                return True
+        row: list = []
+        for k in range(4):
+            slope, swing = difference(h / 2**k)
+            above, row = row, [slope]
+            for order, before in enumerate(above, 1):  # Richardson's extrapolation
+                row.append(row[-1] + (row[-1] - before) / (4**order - 1))
+            if k and abs(analytic - row[-1]) <= 1e-7 * swing:
+                return True
+    except Exception:  # a step away, fn raises or has another number of outputs
+        pass
+    return False
+
+
+def _in_doubt(p, subject, doubtful, stretch):
+    """The Finding along those directions, with error bars and all excuses: where the function jumps, no gradient is
+    right."""
+    comparison = Comparison(subject, p.rng, p.comparison.rtol, stretch=stretch)
+    at_kink = len(doubtful) > 1 and at_a_kink(subject, p.rng)
+    for u in doubtful[at_kink:]:  # at ties all elements kink together: removing them one by one would take long
+        Directional(comparison, "", MOST_KINKS).check(u.copy())
+    excuse(comparison)
+    worst = Finding("", PASS, excess=min(1.0, max((f.excess for f in comparison.findings), default=0.0)))
+    for f in comparison.findings:
+        undefined = f.analytic is not None and not np.isfinite(f.analytic) and f.verdict in (NONFINITE, FAIL)
+        if undefined and _is_smooth(subject, f) and not _excused(subject, p.rng, f):
+            f.verdict, f.excess, f.note = FAIL, np.inf, "the function is finite and smooth here, its gradient is not"
+            worst = p.doubted(f) if worst.verdict != FAIL else worst
+        elif f.verdict == FAIL and not undefined and not _explained(comparison, f):
+            return f
+    return worst
+
+
+def _explained(comparison, f):
+    """May ops inside change their piece here? Within a hidden function, may the rounding of terms as large as x hide
+    the difference, or several relus kink at once? Each has slope 0, and the sum of their one-sided slopes may be
+    anything. (Where they differ by less than a tenth, it is the function that curves.)"""
+    subject = comparison.subject
+    if f.jump:
+        return at_a_kink(subject, comparison.rng)
+    bent = f.left is not None and not abs(f.left - f.right) <= 0.1 * max(abs(f.left), abs(f.right))
+    lost = abs(f.analytic - f.numeric) <= comparison.coarsest / STEP * np.abs(joined(subject.arrays)).max()
+    return subject.run().hides and (lost or (bent and not f.analytic))
+
+
+def _is_smooth(subject, f):
+    """Is there a gradient, by the differences? Or is the slope 0: are those of both sides nothing beside the values?"""
+    if f.left is None or not np.isfinite([f.numeric, f.bar, f.left, f.right]).all():
+        return False
+    steepest = max(abs(f.left), abs(f.right))
+    smooth = abs(f.left - f.right) <= 1e-3 * steepest and abs(f.numeric - f.left) <= 1e-3 * steepest
+    return smooth or (f.verdict == FAIL and steepest <= 1e-6 * np.abs(subject.run().y).max())
+
+
+def _excused(subject, rng, f):
+    """May a composition of right ops have a gradient that is not finite here?
+
+    Where exp(x) is beyond the range of floats, 1 / exp(x) still is 0, but no chain rule gets across; sqrt(x²)² has a
+    slope of infinity times 0 at 0, but not close by; and the area of a triangle on a line, sqrt(0), does not change
+    whatever its corners do. A single op has no such excuse where its value is finite."""
+    infinite, ops = [], set()
+
+    def look(op, inputs, outputs):
+        infinite.extend(np.isinf(host(y)).any() for y in outputs if y is not None)
+        ops.add(op)
+
+    with autograd.watch(look):
+        subject.run()
+    if any(infinite) or len(ops) == 1:
+        return any(infinite)
+    for signs in ((-1, 1), (1,), (-1,)):  # at the edge of a domain, one side alone may be in it
+        near = nearby(subject, rng, 1e-3, signs).run()
+        if np.isfinite(joined([near.y, *near.gradient([np.ones(y.shape) for y in near.outputs])])).all():
+            return True
+    return f.left == f.right == 0 and not culprit(subject)
+
+
+def described(point):
+    """The call of a Point as text: small inputs in full, of others the shape."""
+
+    def text(x):
+        if isinstance(x, Tensor):
+            return str(host(x).tolist()) if x.numel() <= SHOWN else f"<{x.dtype} of shape {tuple(x.shape)}>"
+        if isinstance(x, (list, tuple)):
+            return f"[{', '.join(map(text, x))}]"
+        return shortened(x)
+
+    given, named = list(point.inputs), dict(getattr(point.fn, "keywords", {}))
+    named |= given.pop() if given and isinstance(given[-1], Keywords) else {}
+    return f"{label_of(point.fn)}({', '.join([*map(text, given), *(f'{key}={text(x)}' for key, x in named.items())])})"
