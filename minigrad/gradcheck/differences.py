@@ -158,7 +158,7 @@ def survey(phi, noise, steps, least_jump=LEAST_JUMP):
     last, plateau = best.copy(), np.zeros(best.size, bool)
     length, here, columns = np.zeros(best.size, int), np.zeros(best.size, int), np.arange(best.size)
     for k in range(len(values)):
-        agree = np.abs(values[k] - values[k - 1]) <= 3 * (bars[k] + bars[k - 1]) if k else good[k]
+        agree = np.abs(values[k] - values[here, columns]) <= 3 * (bars[k] + bars[here, columns])  # with the tightest
         length = np.where(good[k], np.where(agree, length + 1, 1), 0)
         here = np.where((length == 1) | (bars[k] < bars[here, columns]), k, here)
         long = length >= PLATEAU
