@@ -304,7 +304,7 @@ def indexed(d):
         along[dim] = int(d.rng.integers(1, 4))
         return f"m.gather({x}, {dim}, {d.constant(d.rng.integers(0, n, along))})"
     if kind == 3:
-        return f"{x}[{':, ' * dim}{d.constant(d.rng.integers(0, n, 3))}]"
+        return f"{x}[{':, ' * (dim % len(shape))}{d.constant(d.rng.integers(0, n, 3))}]"
     if len(shape) == 1:
         return f"{x}[{d.constant(d.rng.integers(-n, n, (2, 2)))}]"
     if kind == 4:
