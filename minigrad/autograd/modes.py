@@ -41,8 +41,7 @@ class switched(Switch):
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        now = mode.__dict__
-        now.update(now["before"].pop())
+        _restore(_now())
 
 
 def unwind(depth: int) -> None:
@@ -50,7 +49,13 @@ def unwind(depth: int) -> None:
     exiting."""
     now = _now()
     while len(now["before"]) > depth:
-        now.update(now["before"].pop())
+        _restore(now)
+
+
+def _restore(now: dict[str, Any]) -> None:
+    """Set the modes as they were before the innermost switch. An interrupt in between leaves it for unwind()."""
+    now.update(now["before"][-1])
+    now["before"].pop()
 
 
 class _Bare(switched):
