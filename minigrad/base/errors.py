@@ -57,6 +57,6 @@ def devices_differ(what: str, one: Any, other: Any) -> RuntimeError:
     )
 
 
-def printable(text: object) -> str:
-    """text with its control characters escaped."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+def printable(text: object, but: str = "") -> str:
+    """text with its control characters escaped, but for these."""
+    return "".join(c if c.isprintable() or c in but else c.encode("unicode_escape").decode() for c in str(text))

@@ -1,7 +1,12 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and folders that one process claims for itself."""
 
 import contextlib
 import os
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 
 def atomic_write(path, data, mode=0o666):
@@ -27,3 +32,24 @@ def atomic_write(path, data, mode=0o666):
         if isinstance(error, OSError) and error.filename == temp:
             error.filename = path
         raise
+
+
+@contextlib.contextmanager
+def claimed(folder):
+    """While the block runs, nobody else can claim `folder`: another process or thread gets a BlockingIOError at once.
+
+    The lock is the system's, and ends with the process. On a file system without locks, every claim succeeds."""
+    if fcntl is None:
+        yield
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(fd)

@@ -8,6 +8,7 @@ What it draws depends on --seed alone.
 from pathlib import Path
 
 from ..base import cli
+from ..base.errors import printable
 from ..random import Generator
 from ..tensor import tensor
 from ..training import runs
@@ -28,20 +29,25 @@ def main(argv=()):
     args = parser.parse_args(argv)
     model, vocab, _ = runs.load_char_model(args.checkpoint, args.device)
     choice = args.temperature, args.top_k, args.top_p
-    with cli.refusing(FloatingPointError):  # weights so large that the logits overflow
+    with cli.refusing(FloatingPointError):
         write(model, vocab, args.prompt, args.tokens, args.device, args.seed, *choice)
     return 0
 
 
 def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
     """Print the prompt, or for an empty one a new line if the text has any, and what the model adds to it, each
-    character as soon as it is drawn. Random numbers come from a separate stream."""
+    character as soon as it is drawn. Random numbers come from a separate stream. Raises FloatingPointError for weights
+    so large that the logits overflow."""
     prompt = prompt or vocab.beginning
     idx = tensor(vocab.encode(prompt)[None], device=device)  # (1, T)
-    print(prompt, end="", flush=True)
 
-    def say(drawn):  # (1,)
-        print(vocab.decode(drawn), end="", flush=True)
+    def say(text):
+        print(printable(text, but="\n\t"), end="", flush=True)
 
-    model.generate(idx, tokens, temperature, top_k, top_p, Generator(seed + 2 * 2**32), each=say)
-    print()
+    say(prompt)
+    try:
+        model.generate(
+            idx, tokens, temperature, top_k, top_p, Generator(seed + 2 * 2**32), each=lambda ids: say(vocab.decode(ids))
+        )
+    finally:
+        print()  # what is said next begins a line of its own

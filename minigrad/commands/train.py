@@ -51,7 +51,10 @@ def finish(run, out):
     if not run.settings["text"]:
         print(f"no model can reach less than {stories.corpus()[1]:.4f} nats on this text")
     print("it writes:\n")
-    write(run.model, run.vocab, "", 500, run.device, seed=run.settings["seed"])
+    try:
+        write(run.model, run.vocab, "", 500, run.device, seed=run.settings["seed"])
+    except FloatingPointError as error:
+        print(f"({error})")
     wrote = [out / name for name in (LAST, BEST, LOSSES, "loss.png")]
     try:
         loss_curve(out / LOSSES, wrote[-1])

@@ -5,6 +5,7 @@ losses.csv. On a signal the step finishes and the run is saved; resumed, it ends
 stopped.
 """
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -16,7 +17,8 @@ from typing import Any
 from .. import nn
 from ..autograd import no_grad
 from ..base import cli
-from ..base.errors import CommandError
+from ..base.errors import CommandError, printable
+from ..base.files import claimed
 from ..random import Generator, default_generator, manual_seed
 from ..replay.captured import capture
 from ..tensor import Tensor, tensor
@@ -39,7 +41,7 @@ class Run:
 
     def __init__(self, settings: dict[str, Any], corpus: str, device: str = "cpu", captured: bool = True) -> None:
         self.settings, self.device, self.done, self.kept, self.best_loss = settings, device, 0, 0, math.inf
-        self.vocab, self.crc = text.CharVocab(corpus), zlib.crc32(corpus.encode())
+        self.vocab, self.characters, self.crc = text.CharVocab(corpus), len(corpus), zlib.crc32(corpus.encode())
         seed, T, B = settings["seed"], settings["block_size"], settings["batch_size"]
         train_ids, val_ids = text.split(self.vocab.encode(corpus))
         # Batches draw from a generator of their own.
@@ -80,25 +82,31 @@ class Run:
 
     @no_grad()
     def validate(self) -> float:
-        """The mean loss over the validation split, in nats per character. Draws no random numbers."""
-        self.model.eval()
+        """The mean loss over the validation split, in nats per character. Draws no random numbers. Raises CommandError
+        if it is not finite."""
         total = 0.0
-        for x, y in self.val_batches:
-            loss = self._loss_of(tensor(x, device=self.device), tensor(y, device=self.device))
-            total += loss.item() * x.size
-        self.model.train()
-        return total / sum(x.size for x, _ in self.val_batches)
+        with nn.utils.evaluating(self.model):
+            for x, y in self.val_batches:
+                loss = self._loss_of(tensor(x, device=self.device), tensor(y, device=self.device))
+                total += loss.item() * x.size
+        mean = total / sum(x.size for x, _ in self.val_batches)
+        self.check_finite(mean, f"validation loss {mean}")
+        return mean
 
     def sample(self, tokens: int = 100) -> str:
         """A sample of the model's text, on one line. Random numbers come from a separate stream."""
         idx = tensor(self.vocab.encode(self.vocab.beginning)[None], device=self.device)
         generator = Generator(self.settings["seed"] + 3 * 2**32)
-        written = self.model.generate(idx, tokens, temperature=0.8, generator=generator)
-        self.model.train()
-        return " ".join(self.vocab.decode(written.numpy()[0]).split())
+        try:
+            written = self.model.generate(idx, tokens, temperature=0.8, generator=generator)
+        except FloatingPointError as error:  # weights so large that the logits overflow
+            return f"({error})"
+        return printable(" ".join(self.vocab.decode(written.numpy()[0]).split()))
 
     def save(self, *paths: Path) -> None:
-        """Write the run to each of the paths."""
+        """Write the run to each of the paths. Raises CommandError, and writes nothing, if a weight is not finite."""
+        if not all(p.isfinite().all() for p in self.model.parameters()):
+            self.check_finite(math.nan, "some weights are no longer finite")
         generators = {"default": default_generator, "batches": self.batches.generator}
         about = dict(step=self.done, best_loss=self.best_loss, settings=self.settings, chars=self.vocab.chars)
         about |= dict(crc=self.crc, config=dataclasses.asdict(self.model.config))
@@ -136,37 +144,81 @@ def train(
     """Begin a run in the folder `out`, or continue the one there, to its last step. Typed settings override the preset,
     that the resumed run's settings, and these the defaults.
 
-    Raises CommandError, TextError and CheckpointError for input that does not fit, before anything is written, and
-    CommandError with a signal's status if that stopped the run, which is then saved."""
-    last = out / LAST
-    saved = checkpoint.load(last) if resume else {}
-    if resume and not (isinstance(saved, dict) and "settings" in saved):
-        raise CommandError(f"{last} holds no run to go on with")
-    if not resume and any((out / name).exists() for name in (LAST, BEST, LOSSES)):
-        raise CommandError(f"{out} already holds a run: go on with --resume, or choose another --out")
-    old = saved.get("settings", {})
-    paths = [os.path.abspath(path) for path in texts] or old.get("text", [])
-    corpus = text.read_corpus(paths)
-    chosen = old | PRESETS.get(preset or "", {}) | typed
-    if changed := [name for name in (*recipe.SHAPE, "muon") if name in old and chosen[name] != old[name]]:
-        raise CommandError(f"a run that is resumed keeps its {', '.join(changed)}: choose another --out")
-    suited = {} if saved or preset else recipe.suited(len(corpus))
-    adamw = {} if chosen.get("muon", DEFAULTS["muon"]) else recipe.ADAMW
-    settings = DEFAULTS | suited | adamw | chosen | {"text": paths}
-    run = Run(settings, corpus, device, captured)
-    if saved:
-        run.restore(saved)
-    else:
-        out.mkdir(parents=True, exist_ok=True)
-        run.save(last)
+    Meanwhile no other process can train there. Raises CommandError, TextError and CheckpointError for input that does
+    not fit, before anything is written, and CommandError with a signal's status if that stopped the run, which is then
+    saved."""
+    with contextlib.ExitStack() as held:
+        if resume:
+            run = _resumed(out, typed, preset, texts, device, captured, held)
+        else:
+            run = _begun(out, typed, preset, texts, device, captured, held)
+        return _trained(run, out)
 
+
+def _begun(out, typed, preset, texts, device, captured, held):
+    """A new run, saved. Its folder is claimed until `held` is closed."""
+    _refuse_another(out)
+    paths = [os.path.abspath(path) for path in texts]
+    corpus = text.read_corpus(paths)
+    suited = {} if preset else recipe.suited(len(corpus))
+    run = Run(_settings(suited, PRESETS.get(preset, {}) | typed, paths), corpus, device, captured)
+    out.mkdir(parents=True, exist_ok=True)
+    _claim(out, held)
+    _refuse_another(out)  # another process may have begun one since
+    run.save(out / LAST)
+    return run
+
+
+def _resumed(out, typed, preset, texts, device, captured, held):
+    """The run in a folder, where it was saved. The folder is claimed until `held` is closed."""
+    last = out / LAST
+    if out.is_dir():
+        _claim(out, held)
+    saved = checkpoint.load(last)
+    if not (isinstance(saved, dict) and "settings" in saved):
+        raise CommandError(f"{last} holds no run to go on with")
+    old, step = saved["settings"], saved["step"]
+    chosen = old | PRESETS.get(preset, {}) | typed
+    if changed := [name for name in (*recipe.SHAPE, "muon", "seed") if chosen[name] != old[name]]:
+        raise CommandError(f"a run that is resumed keeps its {', '.join(changed)}: choose another --out")
+    if (steps := chosen["steps"]) < step:
+        more = f"--steps counts those too: give more, such as --steps {step + steps}"
+        raise CommandError(f"the run in {out} has done {step} steps, and {more}")
+    paths = [os.path.abspath(path) for path in texts] or old["text"]
+    run = Run(_settings({}, chosen, paths), text.read_corpus(paths), device, captured)
+    run.restore(saved)
+    if not (out / BEST).exists():  # it was deleted, or there was no validation yet
+        run.best_loss = math.inf
+    return run
+
+
+def _settings(suited, chosen, paths):
+    adamw = {} if chosen.get("muon", DEFAULTS["muon"]) else recipe.ADAMW
+    return DEFAULTS | suited | adamw | chosen | {"text": paths}
+
+
+def _claim(out, held):
+    try:
+        held.enter_context(claimed(out))
+    except BlockingIOError:
+        raise CommandError(f"another process trains in {out} now: choose another --out") from None
+
+
+def _refuse_another(out):
+    if any((out / name).exists() for name in (LAST, BEST, LOSSES)):
+        raise CommandError(f"{out} already holds a run: go on with --resume, or choose another --out")
+
+
+def _trained(run, out):
+    """The run after its last step, or after a signal."""
+    settings, last = run.settings, out / LAST
     start, steps, stopping = run.done, settings["steps"], False
     with (
         Table(out / LOSSES, ("step", "train", "val", "lr", "grad_norm"), keep=start) as table,
         Interrupt() as interrupt,
         Progress(start, steps, settings["batch_size"] * settings["block_size"]) as progress,
     ):
-        size = f"{len(corpus):,} characters, {len(run.vocab)} different; {run.model.num_parameters():,} parameters"
+        size = f"{run.characters:,} characters, {len(run.vocab)} different; {run.model.num_parameters():,} parameters"
         progress.say(f"{size}; {steps - start:,} steps with dropout {settings['dropout']:g}")
         losses: list[float] = []  # since the last validation
         while run.done < steps and not stopping:
@@ -176,7 +228,6 @@ def train(
             progress.step(run.done, loss)
             if run.done % settings["eval_every"] == 0 or run.done == steps:
                 val_loss, mean = run.validate(), sum(losses) / len(losses)
-                run.check_finite(val_loss, f"validation loss {val_loss}")
                 progress.say(f"step {run.done}: training loss {mean:.4f}, validation loss {val_loss:.4f}")
                 progress.say(f"    {run.sample()}")
                 losses.clear()
@@ -188,10 +239,13 @@ def train(
                 table.flush()
                 run.save(*[out / BEST, last] if improved else [last])
     if interrupt.signal:
-        line = again(device, "train", "--resume", "--out", out)
+        line = again(run.device, "train", "--resume", "--out", out)
         raise CommandError(f"stopped and saved at step {run.done}; go on with: {line}", 128 + interrupt.signal)
     if progress.broken:
         raise BrokenPipeError
+    if run.best_loss == math.inf:  # nothing was left to train
+        run.best_loss = run.validate()
+        run.save(out / BEST, last)
     return run
 
 

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import minigrad as mg
+from minigrad import nn
+from minigrad.training import runner
 
-from .runs import SIZES, TINY, WORDS, fails, main, options, rows, same_run, state, stop_after
+from .runs import SIZES, TINY, WORDS, fails, main, options, rows, same_run, start, state, stop_after
 
 
 def test_a_run_leaves_all_its_files_and_learns(book, out, capsys):
@@ -115,6 +117,43 @@ def test_a_finished_run_resumed_is_left_as_it_is_and_can_go_further(book, out):
     assert groups == [0.5, 0.5, 0.5, 0.5, 0.0]  # Muon's two groups, both ends, and norms
 
 
+@pytest.mark.parametrize("steps", [3, 5])  # before the first validation, and after it
+def test_a_run_with_nothing_left_to_train_has_its_best(book, out, steps):
+    with stop_after(steps):
+        main(*TINY, "--text", book, "--out", out)
+    (out / "best.safetensors").unlink(missing_ok=True)
+    assert main("--resume", "--out", out, "--steps", steps) == 0
+    found = state(out), state(out, "best")
+    assert [each["step"] for each in found] == [steps, steps]
+    assert found[0]["best_loss"] == found[1]["best_loss"] < math.inf
+
+
+def test_a_best_that_was_deleted_begins_anew(book, out):
+    main(*TINY, "--text", book, "--out", out, "--steps", 4)
+    (out / "best.safetensors").unlink()
+    assert main("--resume", "--out", out, "--steps", 8, "--lr", 0) == 0  # no better than before, or hardly
+    assert state(out, "best")["step"] == 8
+
+
+def test_one_process_trains_in_a_folder(book, out, capsys):
+    """Another is refused, whether it would resume the run or begin one, for as long as the first lives."""
+    first = start(*TINY, "--text", book, "--out", out, "--steps", 100_000)
+    try:
+        assert "characters" in first.stdout.readline() and "step" in first.stdout.readline()
+        line = f"another process trains in {out} now: choose another --out"
+        assert line in fails(capsys, "--resume", "--out", out)
+        for name in "last.safetensors", "losses.csv":
+            (out / name).unlink()
+        assert line in fails(capsys, *TINY, "--text", book, "--out", out)
+        assert [p.name for p in out.iterdir() if p.name != "best.safetensors"] == []
+    finally:
+        first.kill()
+        first.communicate()
+    for path in out.iterdir():
+        path.unlink()
+    assert main(*TINY, "--text", book, "--out", out, "--steps", 1) == 0
+
+
 def test_resuming_what_does_not_fit(book, out, tmp_path, capsys):
     main(*TINY, "--text", book, "--out", out, "--steps", 2)
     before = {p.name: p.read_bytes() for p in out.iterdir()}
@@ -126,6 +165,9 @@ def test_resuming_what_does_not_fit(book, out, tmp_path, capsys):
 
     assert "a run that is resumed keeps its n_layer, n_embd" in refused("--n-layer", 2, "--n-embd", 16)
     assert "keeps its muon" in refused("--muon", 0)
+    assert "keeps its seed" in refused("--seed", 5)
+    line = refused("--steps", 1)
+    assert f"the run in {out} has done 2 steps, and --steps counts those too: give more, such as --steps 3" in line
     (tmp_path / "more").write_text(WORDS * 20 + "é")
     assert "the text has other characters than the run: 'é'" in refused("--text", tmp_path / "more")
     book.unlink()
@@ -206,3 +248,33 @@ def test_a_loss_that_explodes_stops_the_run_with_the_last_good_weights(book, out
     assert re.search(r"try a lower --lr; step \d is saved", capsys.readouterr().err)
     assert all(np.isfinite(x.numpy()).all() for x in state(out)["model"].values())
     assert main("--resume", "--out", out, "--lr", 1e-3, "--min-lr", 1e-4, "--steps", 7) == 0
+
+
+def test_weights_that_are_not_finite_are_never_saved(book, out, capsys, monkeypatch):
+    """Also by a stop within the step that made them so, whose loss was still finite."""
+    update = runner.recipe.set_rates
+
+    def explode(optimizer, shares, step, lr):
+        update(optimizer, shares, step, math.inf if step == 5 else lr)
+
+    monkeypatch.setattr(runner.recipe, "set_rates", explode)
+    with stop_after(6), np.errstate(all="ignore"):
+        assert main(*TINY, "--text", book, "--out", out) == 1
+    assert "step 6: some weights are no longer finite: try a lower --lr; step 4 is saved" in capsys.readouterr().err
+    assert state(out)["step"] == 4 and all(np.isfinite(x.numpy()).all() for x in state(out)["model"].values())
+
+
+def test_samples_show_control_characters_and_what_kept_them_from_being_drawn(tmp_path, out, capsys, monkeypatch):
+    (tmp_path / "text").write_text("\x1b[2J a\n" * 40)
+    assert main(*TINY, "--text", tmp_path / "text", "--out", out, "--steps", 4) == 0
+    assert main("sample", out, "--prompt", "\x1b[2J\n", "--tokens", 60, "--temperature", 9) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed and printed.count(r"\x1b") > 3
+
+    def overflow(*args, **options):
+        raise FloatingPointError("the logits are not finite")
+
+    monkeypatch.setattr(nn.GPT, "generate", overflow)
+    assert main("--resume", "--out", out, "--steps", 8) == 0 and state(out)["step"] == 8
+    assert "    (the logits are not finite)\n" in capsys.readouterr().out
+    assert main("sample", out) == 2 and capsys.readouterr().err == "minigrad sample: the logits are not finite\n"

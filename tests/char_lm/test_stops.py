@@ -34,12 +34,11 @@ def test_signals_in_quick_succession_are_one_stop(book, out, straight, first, se
     same_run(straight, out)
 
 
-CODES = [f.__code__ for f in (runner.train, runner.Run.step, runner.Run.save)]
+CODES = [f.__code__ for f in (runner._trained, runner.Run.step, runner.Run.save)]
 
 
 def lines_of_train(visit):
-    """A trace function that calls visit(n) before the n-th line of train(), and of what it calls, is run, counted from
-    the loop on."""
+    """A trace function that calls visit(n) before the n-th line of CODES is run, counted from the loop on."""
     seen, begun = -1, False
 
     def local(frame, event, arg):
