@@ -73,6 +73,18 @@ def test_compiles_once(cache):
     assert len(libraries(cache)) == 3  # other flags, another result
 
 
+@pytest.mark.needs("g++")
+def test_what_a_disk_has_damaged_is_made_again(cache):
+    load(ANSWER)
+    (path,) = libraries(cache)
+    whole = path.read_bytes()
+    middle = len(whole) // 2
+    for damaged in b"", whole[:middle], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]:
+        path.unlink()  # the library is mapped into this process
+        path.write_bytes(damaged)
+        assert load(ANSWER).answer() == 42 and path.read_bytes() == whole
+
+
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
 def test_a_folder_that_others_may_write_to_is_refused(cache, mode):
     cache.mkdir()
@@ -160,6 +172,7 @@ WRONG = {
     "fails in silence": ("exit 3", "cannot compile answer: it ended with status 3"),
     "crashes": ("kill -SEGV $$", "cannot compile answer: it ended with status -11"),
     "writes nothing": ("exit 0", "cannot compile answer: it ended with status 0"),
+    "hangs": ("exec sleep 60", "was stopped after 0.5 seconds"),
     "writes garbage": (f"{OUTPUT} echo garbage > $1", "a compiled kernel cannot be loaded: "),
     "cannot be started": (None, "cannot be run: Exec format error"),
 }
@@ -168,6 +181,8 @@ WRONG = {
 @pytest.mark.parametrize("how", WRONG)
 def test_whatever_the_compiler_does_is_a_compiler_error(how, cache, tmp_path, monkeypatch):
     text, why = WRONG[how]
+    if how == "hangs":
+        monkeypatch.setattr(compiler, "LIMIT", 0.5)
     program = script(tmp_path / "cxx", text or "")
     if text is None:
         program.write_bytes(b"\x7fELF and no more")

@@ -1,6 +1,7 @@
 """The C++ compiler, and the folder of compiled kernels: a source is compiled once per machine, and kept.
 
-The folder's files are loaded and run, so nobody else may write there. Each is written whole or not at all.
+The folder's files are loaded and run, so nobody else may write there. Each is written whole or not at all, and ends
+with its digest, which shows what a failing disk has damaged since.
 """
 
 import ctypes
@@ -25,6 +26,7 @@ from ...base.files import atomic_write
 
 log = logging.getLogger("minigrad")
 NAMES = "g++", "c++", "clang++"
+LIMIT = 600  # seconds for one source, which takes about ten
 
 
 class Source(NamedTuple):
@@ -57,6 +59,21 @@ def folder():
     if about.st_mode & 0o022:
         raise CompilerError(f"the cache folder {path} may be written to by others: chmod go-w {path}")
     return path
+
+
+def kept(path):
+    """What keep() wrote to a file of the folder; None if there is none, or if it is damaged. Raises OSError."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    size = len(data) - hashlib.sha256().digest_size
+    return data[:size] if hashlib.sha256(data[:size]).digest() == data[size:] else None
+
+
+def keep(path, data):
+    """Write a file of the folder, for its owner alone. Raises OSError."""
+    atomic_write(path, data + hashlib.sha256(data).digest(), mode=0o600)
 
 
 @functools.cache
@@ -96,7 +113,7 @@ def load_all(sources, threads=1):
     """[the ctypes.CDLL of each Source]. What is not kept yet is compiled, several at a time. Raises CompilerError."""
     place = folder()
     paths = [Path(place, _name(source)) for source in sources]
-    missing = {path: source for path, source in zip(paths, sources) if not path.exists()}
+    missing = {path: source for path, source in zip(paths, sources) if kept(path) is None}
     if missing:
         _say_once(place)
         with ThreadPoolExecutor(threads) as pool:
@@ -124,7 +141,9 @@ def _build(source, path):
         text.write_text(source.text, encoding="utf-8")
         command = [*find_compiler(), *source.flags, "-shared", "-fPIC", text, "-o", result, "-lm"]
         try:
-            run = subprocess.run(command, stdout=PIPE, stderr=STDOUT, errors="replace", check=False)
+            run = subprocess.run(command, stdout=PIPE, stderr=STDOUT, errors="replace", timeout=LIMIT, check=False)
+        except subprocess.TimeoutExpired:
+            raise CompilerError(f"{name} was stopped after {LIMIT} seconds") from None
         except OSError as error:
             raise CompilerError(f"{name} cannot be run: {error.strerror}") from error
         if run.returncode or not result.is_file():
@@ -132,6 +151,6 @@ def _build(source, path):
             why = said[0] if said else f"it ended with status {run.returncode}"
             raise CompilerError(f"{name} cannot compile {source.label}: {why}")
         try:
-            atomic_write(path, result.read_bytes(), mode=0o600)
+            keep(path, result.read_bytes())
         except OSError as error:  # full, read-only, gone
             raise CompilerError(f"the cache folder {path.parent} cannot be used: {error.strerror}") from error

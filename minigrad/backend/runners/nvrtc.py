@@ -10,9 +10,8 @@ import json
 import os
 from pathlib import Path
 
-from ...base.files import atomic_write
 from ..launch.source import source
-from .compiler import CompilerError, folder, log
+from .compiler import CompilerError, folder, keep, kept, log
 
 OPTIONS = ("-std=c++17",)
 
@@ -45,14 +44,14 @@ def binary(file, dtype, entry, arch):
     key = json.dumps([code, OPTIONS, arch, ptx, cupy.__version__, cupy.cuda.nvrtc.getVersion(), headers()])
     try:
         path = Path(folder(), f"{label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.cubin")
-        if path.exists():
-            return path.read_bytes()
+        if (found := kept(path)) is not None:
+            return found
     except (CompilerError, OSError) as error:
         _complain(str(error))
         return compiled(code, label, arch)
     made = compiled(code, label, arch)
     try:
-        atomic_write(path, made, mode=0o600)
+        keep(path, made)
     except OSError as error:  # full, read-only, gone
         _complain(str(error))
     return made
