@@ -61,7 +61,8 @@ class LRScheduler:
     def step(self) -> None:
         """Set the learning rates for the next step. Raises ValueError where parameter groups were added."""
         self.last_epoch += 1
-        for group, rate in zip(self._groups(), self.rates(self.last_epoch)):
+        groups, self._last_lr = self._groups(), self.rates(self.last_epoch)
+        for group, rate in zip(groups, self._last_lr):
             group["lr"] = rate
 
     def _groups(self):
@@ -72,22 +73,29 @@ class LRScheduler:
         return groups
 
     def get_last_lr(self) -> list[float]:
-        """The learning rate of each group."""
-        return [group["lr"] for group in self.optimizer.param_groups]
+        """The learning rate of each group, as the last step() set it."""
+        return list(self._last_lr)
 
     def state_dict(self) -> dict[str, Any]:
-        """{'last_epoch': how many steps there were, 'base_lrs': the first rate of each group}, without options."""
-        return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
+        """Everything but the optimizer, and functions: counts, rates and options."""
+        return {name: value for name, value in vars(self).items() if name not in ("optimizer", "lr_lambdas")}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take up where a scheduler of the same kind and options stood. Raises ValueError for what does not fit; the
-        scheduler is then as it was."""
-        t, bases = state_dict.get("last_epoch"), state_dict.get("base_lrs")
-        if type(t) is not int or t < 0 or not isinstance(bases, list) or not all(map(is_number, bases)):
-            raise ValueError(f"{type(self).__name__}: the state does not fit: {dict(state_dict)}")
-        if len(bases) != len(self._groups()):
-            raise ValueError(f"{type(self).__name__}: the state has {len(bases)} rates for {len(self.base_lrs)} groups")
-        self.last_epoch, self.base_lrs = t, list(bases)
+        """Take up where a scheduler of the same kind stood, with its options. Raises ValueError for a state that does
+        not fit; the scheduler is then as it was."""
+        before, n = dict(vars(self)), len(self._groups())
+        try:
+            if state_dict.keys() != self.state_dict().keys():
+                raise ValueError(f"it has {sorted(state_dict)}, where {sorted(self.state_dict())} belong")
+            vars(self).update(state_dict)
+            if type(self.last_epoch) is not int or self.last_epoch < 0:
+                raise ValueError(f"last_epoch {self.last_epoch!r} counts no steps")
+            for rates in self.base_lrs, self._last_lr, self.rates(self.last_epoch):
+                if len(rates) != n or not all(map(is_number, rates)):
+                    raise ValueError(f"{rates} are not the rates of {n} parameter groups")
+        except Exception as error:
+            vars(self).update(before)
+            raise ValueError(f"{type(self).__name__}: the state does not fit: {error}") from error
 
 
 class LambdaLR(LRScheduler):

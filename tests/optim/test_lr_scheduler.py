@@ -78,11 +78,25 @@ def test_a_schedule_that_is_saved_goes_on(name, tmp_path):
     assert (rates(again, other, 6) == rest).all()
 
 
+def test_what_is_said_of_the_last_rate_is_what_the_schedule_set():
+    """As in PyTorch: not what somebody has set since, and after loading what was saved, with the options."""
+    optimizer = made()
+    scheduler = L.CosineAnnealingLR(optimizer, 8, eta_min=0.01)
+    rates(optimizer, scheduler, 3)
+    found = scheduler.get_last_lr()
+    optimizer.param_groups[0]["lr"] = 5.0
+    assert scheduler.get_last_lr() == found == [cosine(base, 3, 8, 0.01) for base in (0.1, 0.05)]
+    other = L.CosineAnnealingLR(made(), 100)
+    other.load_state_dict(scheduler.state_dict())
+    assert other.get_last_lr() == found and (other.T_max, other.eta_min) == (8, 0.01)
+
+
 def test_a_state_that_does_not_fit_changes_nothing():
-    scheduler = L.LambdaLR(made(), lambda t: 0.5)
+    scheduler = L.CosineAnnealingLR(made(), 8)
     before = scheduler.state_dict()
-    for wrong in ({"last_epoch": "3"}, {"last_epoch": -1}, {"base_lrs": [0.1]}, {"base_lrs": [0.1, "x"]}):
-        with pytest.raises(ValueError, match="LambdaLR: the state"):
+    for wrong in ({"last_epoch": "3"}, {"last_epoch": -1}, {"base_lrs": [0.1]}, {"base_lrs": [0.1, "x"]}, {"T_max": 0},
+                  {"_last_lr": None}, {"gamma": 0.1}):  # fmt: skip
+        with pytest.raises(ValueError, match="CosineAnnealingLR: the state"):
             scheduler.load_state_dict(before | wrong)
         assert scheduler.state_dict() == before
 

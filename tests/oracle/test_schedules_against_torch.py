@@ -21,6 +21,11 @@ def run(m, make, kind):
         found.append([*(group["lr"] for group in optimizer.param_groups), *scheduler.get_last_lr()])
         optimizer.step()
         scheduler.step()
+    optimizer.param_groups[0]["lr"] = 0.5  # by hand
+    found.append([*scheduler.get_last_lr(), 0, 0])
+    other = make(m.optim.lr_scheduler, optimizer)
+    other.load_state_dict(scheduler.state_dict())
+    found.append([*other.get_last_lr(), other.last_epoch, 0])
     return np.array(found, float)
 
 
