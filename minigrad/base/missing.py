@@ -1,23 +1,34 @@
-"""Attributes that are imported at their first use, and hints for the ten names of PyTorch that are missed most;
-minigrad/coming_from_pytorch.md has the others."""
+"""Attributes that are imported at their first use, and what to write instead of names of PyTorch that are not here."""
 
+import functools
 import importlib
+import re
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-_CONVOLUTIONS = "there are no convolutions: cut a picture into patches with reshape and permute, then nn.Linear"
-_RECURRENT = "there are no recurrent layers: see nn.MultiheadAttention and nn.GPT"
-_BATCHES = "use LayerNorm or RMSNorm, which need no statistics over a batch"
-INSTEAD = {
-    "minigrad": {"compile": "capture records a training step and replays it", "view": "it is a method of Tensor"},
-    "minigrad.nn": {
-        **dict.fromkeys(("Conv1d", "Conv2d", "MaxPool2d"), _CONVOLUTIONS),
-        **dict.fromkeys(("LSTM", "GRU", "RNN"), _RECURRENT),
-        **dict.fromkeys(("BatchNorm1d", "BatchNorm2d"), _BATCHES),
-    },
-}
+PAGE = Path(__file__).parents[1] / "coming_from_pytorch.md"
+
+
+@functools.cache
+def instead() -> dict[str, str]:
+    """{name of PyTorch: what to write instead}: the table of PAGE under "Missing"."""
+    try:
+        table = PAGE.read_text(encoding="utf-8").partition("## Missing")[2].partition("\n## ")[0]
+    except OSError:  # installed without its documents
+        return {}
+    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
+    return {name: here.replace("`", "") for names, here in rows for name in re.findall(r"`(\w+)`", names)}
+
+
+def no_attribute(of: str, name: str, obj: object) -> AttributeError:
+    """The error that obj, called `of`, has no attribute of that name, with what to write instead, if PAGE says so."""
+    message = f"{of} has no attribute {name!r}"
+    if name in instead():
+        return AttributeError(f"{message}; instead: {instead()[name]}")
+    return AttributeError(message, name=name, obj=obj)  # Python may suggest a name like it
 
 
 def attributes(module: str, later: Mapping[str, str | None] = MappingProxyType({})) -> Callable[[str], Any]:
@@ -26,14 +37,11 @@ def attributes(module: str, later: Mapping[str, str | None] = MappingProxyType({
     later: {name: the module that has it}, None for a submodule; each is imported at its first use."""
 
     def missing(name: str) -> Any:
-        if name in later:
-            found = importlib.import_module(later[name] or f".{name}", module)
-            if later[name]:
-                setattr(sys.modules[module], name, found := getattr(found, name))
-            return found
-        why, message = INSTEAD.get(module, {}).get(name), f"module {module!r} has no attribute {name!r}"
-        if why is not None:
-            raise AttributeError(f"{message}: {why}")
-        raise AttributeError(message, name=name, obj=sys.modules[module])  # Python may suggest a name like it
+        if name not in later:
+            raise no_attribute(f"module {module!r}", name, sys.modules[module])
+        found = importlib.import_module(later[name] or f".{name}", module)
+        if later[name]:
+            setattr(sys.modules[module], name, found := getattr(found, name))
+        return found
 
     return missing

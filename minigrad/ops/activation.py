@@ -2,14 +2,14 @@
 
 import math
 
-from ..autograd import FormulaOp, Op
-from ..autograd.cases import apart, case
+from ..autograd import FormulaOp, Op, composite
+from ..autograd.cases import apart, case, uniform
 from ..typing import T
 from .args import floating
-from .elementwise import of_output, unary
+from .elementwise import log1p, of_output, unary
 from .select import where
 
-__all__ = ["gelu", "relu", "sigmoid", "silu", "tanh"]
+__all__ = ["elu", "gelu", "leaky_relu", "relu", "sigmoid", "silu", "softplus", "tanh"]
 
 
 class Tanh(Op):
@@ -102,3 +102,33 @@ tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)
 def relu(input: T) -> T:
     """max(x, 0). Of x's shape and dtype (of bools, int64); the gradient at 0 is 0."""
     return Relu.apply(input)
+
+
+@composite(case((3, 4)), case(uniform((3, 4), -3, 3), beta=2.0, threshold=3.0))
+def softplus(input: T, beta: float = 1.0, threshold: float = 20.0) -> T:
+    """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+    input = floating(input)
+    scaled = input * beta
+    large = scaled > threshold
+    return where(large, input, log1p(where(large, 0.0, scaled).exp()) / beta)
+
+
+@composite(case(apart((3, 4))), case(apart((3, 4)), alpha=0.5))
+def elu(input: T, alpha: float = 1.0) -> T:
+    """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools. Source: Clevert et al. 2015."""
+    input = floating(input)
+    x = where(input > 0, 0.0, input)
+    return where(input > 0, input, alpha * ((x.exp() + 1.0) * (x * 0.5).tanh()))  # e^x - 1 would lose digits
+
+
+@composite(case(apart((3, 4))))
+def leaky_relu(input: T, negative_slope: float = 0.01) -> T:
+    """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools. Source: Maas et al. 2013."""
+    input = floating(input)
+    return where(input > 0, input, input * negative_slope)

@@ -10,7 +10,7 @@ from .args import check_broadcast, floating, giving, promoted
 
 __all__ = [
     "abs", "add", "cos", "div", "erf", "erfc", "exp", "floor", "floor_divide", "log", "log1p", "mul", "neg", "pow",
-    "remainder", "rsqrt", "sign", "sin", "sqrt", "square", "sub",
+    "reciprocal", "remainder", "rsqrt", "sign", "sin", "sqrt", "square", "sub",
 ]  # fmt: skip
 
 
@@ -389,6 +389,14 @@ def square(input: T) -> T:
 
     Elementwise: of x's shape and dtype, or int64 of bools."""
     return pow(input, 2)
+
+
+@composite(case(positive((3, 4))))
+def reciprocal(input: T) -> T:
+    """y = 1 / x;   dx = -dy y²
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+    return div(1.0, input)
 
 
 def neg(input: T) -> T:

@@ -15,7 +15,9 @@ from .args import one_dim
 from .movement import expanded, pad, permute, shaped
 from .select import where
 
-__all__ = ["diagonal", "gather", "masked_fill", "nonzero", "scatter", "scatter_add", "tril", "triu"]
+__all__ = [
+    "diagonal", "gather", "index_select", "masked_fill", "narrow", "nonzero", "scatter", "scatter_add", "tril", "triu",
+]  # fmt: skip
 
 _REPEATED = np.array([2, 0, 2])
 
@@ -239,6 +241,28 @@ def gather(input: T, dim: int, index: T) -> T:
     if input.ndim == index.ndim and any(n < m for d, (n, m) in enumerate(zip(index.shape, input.shape)) if d != dim):
         input = getitem(input, tuple(slice(None if d == dim else n) for d, n in enumerate(index.shape)))
     return Gather.apply(input, index, dim=dim)
+
+
+@composite(case((4, 3), 0, Fixed([2, 0, 2])), case((4, 3), 1, Fixed([1, 1])))
+def index_select(input: T, dim: int, index: T) -> T:
+    """The slices of x along dim named by index, an int Tensor (n,). A copy, of size n there. Raises IndexError for a
+    slice that x does not have, ValueError for other numbers of dims, and TypeError for another dtype of index."""
+    dim = one_dim("index_select", input, dim)
+    index = checked_index("index_select", index, input.shape[dim] if input.ndim else 1)
+    if not input.ndim or index.ndim != 1:
+        raise ValueError(f"index_select: x of shape {input.shape} needs dims, and index of shape {index.shape} one")
+    return getitem(input, (slice(None),) * dim + (index,))
+
+
+@composite(case((3, 5), 1, 1, 3), case((3, 5), 0, -2, 2))
+def narrow(input: T, dim: int, start: int, length: int) -> T:
+    """`length` slices of x along dim from `start` on, as a view. Raises IndexError for slices that x does not have."""
+    dim = one_dim("narrow", input, dim)
+    n = input.shape[dim] if input.ndim else 0
+    first = start + n if start < 0 else start
+    if not 0 <= first <= first + length <= n:
+        raise IndexError(f"narrow: {length} from {start} on are not within dim {dim} of shape {input.shape}")
+    return getitem(input, (slice(None),) * dim + (slice(first, first + length),))
 
 
 def _places(name, x, dim, index, src):

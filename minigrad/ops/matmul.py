@@ -10,7 +10,7 @@ from .args import promoted, require_float
 from .index import diagonal
 from .movement import alias, expanded, permute, permuted, reshape, shaped, unsqueeze
 
-__all__ = ["einsum", "matmul"]
+__all__ = ["bmm", "einsum", "matmul", "outer"]
 
 
 class Matmul(Op):
@@ -53,6 +53,22 @@ def matmul(input: T, other: T | Array) -> T:
         return Matmul.apply(a, b)
     except ValueError as error:
         raise ValueError(f"matmul: batch dims of {a.shape} and {b.shape} do not broadcast") from error
+
+
+@composite(case((2, 3, 4), (2, 4, 5)))
+def bmm(input: T, mat2: T) -> T:
+    """(B, n, k) @ (B, k, m) -> (B, n, m), promoted. Raises ValueError for other shapes."""
+    if not input.ndim == mat2.ndim == 3 or input.shape[0] != mat2.shape[0]:
+        raise ValueError(f"bmm is of (B, n, k) and (B, k, m), got {input.shape} and {mat2.shape}; matmul broadcasts")
+    return matmul(input, mat2)
+
+
+@composite(case((3,), (4,)))
+def outer(input: T, vec2: T) -> T:
+    """y_ij = x_i vec2_j: (n,), (m,) -> (n, m), promoted. Raises ValueError for other numbers of dims."""
+    if not input.ndim == vec2.ndim == 1:
+        raise ValueError(f"outer is of two vectors, got shapes {input.shape} and {vec2.shape}")
+    return unsqueeze(input, 1) * vec2
 
 
 class Linear(Op):

@@ -13,7 +13,7 @@ from ..typing import Dims, Size, T
 from .args import many_dims, numpy_names, one_dim, promoted, shape_of
 
 __all__ = [
-    "cat", "chunk", "clone", "flatten", "flip", "permute", "repeat_interleave", "reshape", "split", "squeeze",
+    "cat", "chunk", "clone", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll", "split", "squeeze",
     "stack", "t", "transpose", "unbind", "unsqueeze",
 ]  # fmt: skip
 
@@ -250,9 +250,11 @@ class Cat(Op):
 
 @numpy_names
 def cat(tensors: Sequence[T], dim: int = 0) -> T:
-    """Tensors one after the other along dim; the other sizes must agree. Dtypes are promoted. Raises ValueError if they
-    do not, and TypeError for no Tensors."""
+    """Tensors one after the other along dim; the other sizes must agree, but those of shape (0,) are left out. Dtypes
+    are promoted. Raises ValueError if sizes do not agree, and TypeError for no Tensors."""
     xs = promoted("cat", *_several("cat", tensors))
+    if any(x.ndim != 1 for x in xs):
+        xs = [x for x in xs if x.shape != (0,)]  # joins anything in PyTorch, and is how loops begin to collect
     dim = one_dim("cat", xs[0], dim)
     rest = {x.shape[:dim] + x.shape[dim + 1 :] if x.ndim > dim else None for x in xs}
     if xs[0].ndim == 0:
@@ -402,9 +404,28 @@ def copied(x, y):
 
 
 @numpy_names
-@composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0))
-def repeat_interleave(input: T, repeats: int, dim: int) -> T:
-    """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat)."""
+@composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0), case((2, 3), repeats=2))
+def repeat_interleave(input: T, repeats: int, dim: int | None = None) -> T:
+    """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat). dim None: of x flattened."""
+    if dim is None or not input.ndim:
+        return repeat_interleave(input.reshape(-1), repeats, dim or 0)
     dim, shape = one_dim("repeat_interleave", input, dim), input.shape
     wide = expand(unsqueeze(input, dim + 1), shape[: dim + 1] + (repeats,) + shape[dim + 1 :])
     return copied(input, reshape(wide, shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :]))
+
+
+@composite(case((3, 4), 1), case((3, 4), shifts=(1, -1), dims=(0, 1)))
+def roll(input: T, shifts: int | Sequence[int], dims: Dims = None) -> T:
+    """A copy of x with its elements moved on by `shifts` along dims, those at the end to the front. dims None: of x
+    flattened, in its shape again. Raises ValueError unless there are as many shifts as dims."""
+    if dims is None:
+        return reshape(roll(reshape(input, -1), shifts, 0), input.shape)
+    shifts, dims = ((v,) if isinstance(v, int) else tuple(v) for v in (shifts, dims))
+    if len(shifts) != len(dims):
+        raise ValueError(f"roll: {len(shifts)} shifts for {len(dims)} dims")
+    y = input
+    for shift, dim in zip(shifts, dims):
+        n = y.shape[one_dim("roll", y, dim)] if y.ndim else 0
+        back = shift % n if n else 0
+        y = cat(split(y, [n - back, back], dim)[::-1], dim)
+    return copied(input, y)

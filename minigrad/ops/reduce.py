@@ -232,9 +232,11 @@ def var(
 ) -> T:
     """y = Σ (x - mean)² / (n - correction) over dim. dim: an int, several, or None for all, dropped unless keepdim.
 
-    correction is 1 by default, the unbiased estimate, and 0 with unbiased=False; if n is not above it, the denominator
-    is 0. Of x's dtype. Raises TypeError unless that is a float."""
+    correction is 1 by default, the unbiased estimate, and 0 with unbiased=False, or dim=False, which is PyTorch's
+    var(False); if n is not above it, the denominator is 0. Of x's dtype. Raises TypeError unless that is a float."""
     require_float("var", input)
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
     correction = int(unbiased) if correction is None else correction
     if input.dtype == float16:
         return var(input.float(), dim, True, keepdim, correction=correction).half()
@@ -262,12 +264,13 @@ def std(
     case(apart((3, 4)), p=3, dim=1),
     case(apart((3, 4)), p=math.inf, dim=0),
 )
-def norm(input: T, p: float = 2, dim: Dims = None, keepdim: bool = False) -> T:
-    """y = (Σ |x|^p)^(1/p) over dim, p ≥ 1; the largest |x| for p = ∞
+def norm(input: T, p: float | str | None = 2, dim: Dims = None, keepdim: bool = False) -> T:
+    """y = (Σ |x|^p)^(1/p) over dim, p ≥ 1; the largest |x| for p = ∞. None and 'fro' are p = 2.
 
     dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype. The gradient where the norm is 0 is 0,
     as in PyTorch. Raises TypeError unless x holds floats, and ValueError for another p."""
     require_float("norm", input)
+    p = 2 if p in (None, "fro") else p
     if not isinstance(p, (int, float)) or not p >= 1:
         raise ValueError(f"norm: p must be a number, at least 1, got {p!r}")
     if input.dtype == float16:

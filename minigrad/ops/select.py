@@ -74,12 +74,14 @@ class Where(Op):
         return None, da, where(condition, 0.0, dy) if self.needs[2] else None
 
 
-def where(condition: T, input: Operand, other: Operand) -> T:
+def where(condition: T, input: "Operand | None" = None, other: "Operand | None" = None) -> T:
     """x where condition is True, else other. condition: a bool Tensor; x, other: Tensors or numbers. All three are
     broadcast, x and other promoted.
 
     Two numbers give their default dtype: float32, int64 or bool. Raises TypeError for a condition that is not a bool
     Tensor, and ValueError for shapes that do not broadcast."""
+    if input is None or other is None:
+        raise TypeError("where needs x and other; nonzero(condition, as_tuple=True) gives the places where it is True")
     if not isinstance(condition, Value) or condition.dtype.kind != "b":
         raise TypeError(
             f"where: condition must be a bool Tensor, got {getattr(condition, 'dtype', type(condition).__name__)}"

@@ -27,7 +27,7 @@ class SGD(Optimizer):
         nesterov: bool = False,
     ) -> None:  # fmt: skip
         if nesterov and not momentum > 0:
-            raise ValueError(f"SGD: nesterov=True looks ahead along the momentum, which is {momentum}; give 0.9")
+            raise ValueError(f"SGD: nesterov=True needs a momentum, which is {momentum}; give momentum=0.9")
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
 
     def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:

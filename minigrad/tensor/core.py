@@ -6,12 +6,13 @@ Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are acce
 import builtins
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import autograd, backend, dtypes
 from ..autograd import GraphError, Handle, Node, Op, Storage, Value
+from ..base.missing import no_attribute
 from ..base.recording import thread
 from ..ops import elementwise, index, movement
 from ..ops import public as ops
@@ -36,6 +37,8 @@ class Gradients(Attributes):
     def op(self) -> Op | None:
         """The op that made it, or None for a leaf."""
         return None if self.node is None else self.node.op
+
+    grad_fn = op
 
     @property
     def requires_grad(self) -> bool:
@@ -183,6 +186,13 @@ class Tensor(Gradients, InPlace, Interop):
             thread.recorder.note(x)
         return x
 
+    if not TYPE_CHECKING:  # to mypy a Tensor would have every attribute
+
+        def __getattr__(self, name):
+            if hasattr(type(self), name):  # a property has raised AttributeError, which says why
+                return object.__getattribute__(self, name)
+            raise no_attribute("a Tensor", name, self)
+
     def __init__(self, *args: Any, **kwargs: Any):
         raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
 
@@ -242,6 +252,7 @@ class Tensor(Gradients, InPlace, Interop):
 
     add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
     exp, log, log1p, sqrt, rsqrt, square = ops.exp, ops.log, ops.log1p, ops.sqrt, ops.rsqrt, ops.square
+    reciprocal = ops.reciprocal
     sin, cos, erf, erfc, tanh, sigmoid, relu = ops.sin, ops.cos, ops.erf, ops.erfc, ops.tanh, ops.sigmoid, ops.relu
     sign, floor, floor_divide, remainder = ops.sign, ops.floor, ops.floor_divide, ops.remainder
     maximum, minimum, clamp = ops.maximum, ops.minimum, ops.clamp
@@ -254,11 +265,12 @@ class Tensor(Gradients, InPlace, Interop):
     softmax, log_softmax, logsumexp = ops.softmax, ops.log_softmax, ops.logsumexp
     reshape, view, flatten, squeeze, unsqueeze = ops.reshape, movement.view, ops.flatten, ops.squeeze, ops.unsqueeze
     transpose, t, permute, expand, flip = ops.transpose, ops.t, ops.permute, movement.expand, ops.flip
-    repeat, repeat_interleave, pad = movement.repeat, ops.repeat_interleave, movement.pad
+    repeat, repeat_interleave, roll, pad = movement.repeat, ops.repeat_interleave, ops.roll, movement.pad
     split, chunk, unbind = ops.split, ops.chunk, ops.unbind
     alias, clone, contiguous = movement.alias, ops.clone, movement.contiguous
     gather, scatter, scatter_add, masked_fill = ops.gather, ops.scatter, ops.scatter_add, ops.masked_fill
-    tril, triu, diagonal, nonzero, matmul = ops.tril, ops.triu, ops.diagonal, ops.nonzero, ops.matmul
+    tril, triu, diagonal, nonzero = ops.tril, ops.triu, ops.diagonal, ops.nonzero
+    index_select, narrow, matmul, bmm, outer = ops.index_select, ops.narrow, ops.matmul, ops.bmm, ops.outer
 
     def where(self, condition: "Tensor", other: Operand) -> "Tensor":
         """self where condition, a bool Tensor, is True, else other; all three broadcast, as mg.where does."""

@@ -114,13 +114,17 @@ def _encoded(value: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any
         value = value.state
     elif hasattr(value, "state_dict") and not isinstance(value, type):
         value = value.state_dict()
-    if isinstance(value, Mapping) and all(type(key) in PLAIN for key in value):
+    where = ".".join(path) or "the object"
+    if isinstance(value, Mapping):
+        for key in value:
+            if type(key) not in PLAIN:
+                raise TypeError(f"save: {where} has the key {key!r}, which is no string and no number")
         return ["dict", *([key, _encoded(v, (*path, str(key)), arrays)] for key, v in value.items())]
     if isinstance(value, list | tuple):
         kind = "list" if isinstance(value, list) else "tuple"
         return [kind, *(_encoded(v, (*path, str(i)), arrays) for i, v in enumerate(value))]
     raise TypeError(
-        f"save: {'.'.join(path) or 'the object'} is a {type(value).__name__}; save takes tensors, modules, optimizers, "
+        f"save: {where} is a {type(value).__name__}; save takes tensors, modules, optimizers, "
         f"numbers, strings, lists and tuples of them, and dicts whose keys are strings or numbers"
     )
 

@@ -3,5 +3,9 @@
 from typing import TYPE_CHECKING
 
 from . import data
+from ..base.missing import attributes
 
 __all__ = ["data"]
+
+if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
+    data.__getattr__ = attributes(data.__name__)

@@ -130,7 +130,7 @@ WRONG = {
     "no optimizer": (lambda o: L.CosineAnnealingLR([1], 2), TypeError, "needs an Optimizer, got list"),
     "lambdas": (lambda o: L.LambdaLR(o, [abs]), ValueError, "1 functions do not fit 2"),
     "no steps": (lambda o: L.CosineAnnealingLR(o, 0), ValueError, "T_max must be at least 1, got 0"),
-    "nesterov": (lambda o: made(nesterov=True), ValueError, "give 0.9"),
+    "nesterov": (lambda o: made(nesterov=True), ValueError, "give momentum=0.9"),
 }
 
 

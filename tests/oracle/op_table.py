@@ -9,7 +9,8 @@ from minigrad.autograd.cases import Fixed, apart, booleans, case, integers, posi
 ROWS = []
 _FUNCTIONAL = {  # what both have in nn.functional; torch has older functions of some of these names at the top
     "binary_cross_entropy_with_logits", "kl_div", "mse_loss", "nll_loss", "cross_entropy", "dropout", "embedding",
-    "gelu", "layer_norm", "linear", "log_softmax", "pad", "rms_norm", "scaled_dot_product_attention", "silu", "softmax",
+    "elu", "gelu", "layer_norm", "leaky_relu", "linear", "log_softmax", "pad", "rms_norm",
+    "scaled_dot_product_attention", "silu", "softmax", "softplus",
 }  # fmt: skip
 INF = float("inf")
 
@@ -40,17 +41,22 @@ for _name in ("maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"):
     same(_name, Fixed([1.0, 2.0, 3.0, float("nan")]), Fixed([2.0, 2.0, 2.0, 1.0]))  # a tie; NaN
 for _name in ("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge"):
     same(_name, integers((3, 4), 3), 1)
-for _name in ("exp", "sin", "cos", "tanh", "sigmoid", "silu", "gelu", "erf", "erfc"):
+for _name in ("exp", "sin", "cos", "tanh", "sigmoid", "silu", "gelu", "softplus", "leaky_relu", "erf", "erfc"):
     same(_name, uniform((3, 40), -6, 6))
     same(_name, Fixed([0.0, -0.0, 1e-300, 30.0, -30.0]))
     same(_name, ())
 for _name in ("log", "sqrt", "rsqrt", "log1p", "square"):
     same(_name, positive((3, 4)))
 same("log1p", Fixed([1e-10, 0.0, -0.5]))
-for _name in ("floor_divide", "remainder"):
-    same(_name, uniform((3, 4), -9, 9), uniform((4,), 0.5, 3))
-    same(_name, integers((3, 4), 9, -9), integers((4,), 5, 1))
-    same(_name, (3, 4), -2.5)
+same("elu", uniform((3, 40), -6, 6))
+same("elu", Fixed([1e-300, 30.0, -1e-12, -30.0]), alpha=0.5)
+for _inputs in (
+    (uniform((3, 4), -9, 9), uniform((4,), 0.5, 3)),
+    (integers((3, 4), 9, -9), integers((4,), 5, 1)),
+    ((3, 4), -2.5),
+):
+    same("remainder", *_inputs)
+    row("floor_divide", lambda m, x, y: m.floor_divide(x.detach(), m.as_tensor(y).detach()), *_inputs)  # no gradient
 same("gelu", uniform((3, 40), -6, 6), approximate="tanh")
 for _name in ("abs", "neg", "sign", "floor", "relu"):
     same(_name, (3, 4))
@@ -129,7 +135,15 @@ for _name in ("max", "min", "amax", "amin", "argmax", "argmin"):
     same(_name, Fixed([[3.0, float("nan"), 5.0], [1.0, 2.0, 0.0]]), dim=1)
 for _params in ({}, dict(p=1, dim=0), dict(p=3, dim=1), dict(p=INF, dim=-1), dict(dim=(0, 1), keepdim=True)):
     row("norm", lambda m, x, params=_params: x.norm(**params), apart((3, 4)))
-row("norm", lambda m, x: x.norm(dim=0), Fixed([[0.0, 1.0], [0.0, 2.0]]))  # a norm of 0
+
+
+def _norm_of_zero(m, x):
+    """Its second derivative at 0 does not exist: it is NaN there, and 0 here."""
+    y = x.norm(dim=0)
+    return y.detach(), m.autograd.grad(y.sum(), [x])[0].detach()
+
+
+row("norm", _norm_of_zero, Fixed([[0.0, 1.0], [0.0, 2.0]]))
 for _factors in ([1.0, 0.0, 3.0], [0.0, 0.0, 2.0], [2.0, 3.0, 4.0]):
     same("prod", Fixed([_factors, [1.0, 2.0, 0.5]]), dim=1)
 for _params in ({}, dict(dim=0), dict(dim=0, descending=True), dict(descending=True)):
@@ -210,6 +224,16 @@ for _index in [index for i, index in enumerate(_INDICES) if i != 8]:  # [2, 0, 2
     row("getitem", lambda m, x, index=_index: _assigned(m, x, 1.5, index), (4, 3, 2))
 row("getitem", lambda m, x, v: _assigned(m, x, v, lambda m: (slice(None), [2, 0])), (4, 3, 2), (2, 2))
 
+row("index_select", lambda m, x, i: (m.index_select(x, 0, i), x.index_select(-2, i)), (4, 3), Fixed([2, 0, 2]))
+row("narrow", lambda m, x: (m.narrow(x, 1, 1, 3), x.narrow(-2, -2, 2)), (3, 5))
+row("roll", lambda m, x: (m.roll(x, 7), x.roll(-2, 1), x.roll((1, -1), (0, -1)), x.roll(0, 0)), (3, 4))
+row("bmm", lambda m, x, y: (m.bmm(x, y), y.bmm(x)), (2, 3, 4), (2, 4, 3))
+row("outer", lambda m, x, y: (m.outer(x, y), y.outer(x)), (3,), (4,))
+row("reciprocal", lambda m, x: (m.reciprocal(x), x.reciprocal()), positive((3, 4)))
+row("cat", lambda m, x: m.cat([m.zeros(0, dtype=x.dtype), x, x], 1), (3, 4))
+row("repeat_interleave", lambda m, x: (x.repeat_interleave(2), m.repeat_interleave(x, 3, -1)), (2, 3))
+row("norm", lambda m, x: (x.norm(None), x.norm("fro", 1)), (3, 4))
+row("var", lambda m, x: (x.var(False), x.std(True), x.var(0, False)), (3, 4))
 row("gather", lambda m, x, i: (m.gather(x, 1, i), x.gather(-1, i)), (3, 4), integers((3, 2), 4))
 row("gather", lambda m, x, i: x.gather(0, i), (3, 4, 2), integers((5, 4, 2), 3))
 row("scatter", lambda m, x, s: x.scatter(1, m.tensor([[0, 2], [1, 0]]), s), (2, 3), (2, 2))

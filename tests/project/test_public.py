@@ -115,6 +115,10 @@ ARGUMENTS = {  # where the types alone do not tell what fits together
     "expand": (X, 2, 2, 3),
     "split": (X, [1, 1]),
     "pad": (X, (1, 1)),
+    "bmm": (mg.randn(2, 3, 4), mg.randn(2, 4, 5)),
+    "outer": (mg.randn(2), mg.randn(3)),
+    "roll": (X, 1),
+    "index_select": (X, 0, mg.tensor([1])),
     "merge_heads": (mg.randn(1, 2, 3, 4),),
     "layer_norm": (X, 3),
     "rms_norm": (X, 3),
@@ -135,7 +139,7 @@ KINDS = {
     "bool": bool,
 }
 FUNCTIONS = {name: f for home in (mg.ops.public, F) for name, f in vars(home).items() if f is not F.one_hot}
-FUNCTIONS = {name: f for name, f in FUNCTIONS.items() if inspect.isfunction(f)}
+FUNCTIONS = {name: f for name, f in FUNCTIONS.items() if inspect.isfunction(f) and name[0] != "_"}
 
 
 def words(annotation):
