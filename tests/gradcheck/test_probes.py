@@ -1,6 +1,7 @@
 """Each probe finds a bug that nothing else finds on an input that a developer would choose; and none fails what is
 right, but not made for what a probe hands it."""
 
+import warnings
 from functools import partial
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.gradcheck import FAIL, KINK, PASS, GradcheckWarning, gradcheck
+from minigrad.gradcheck import FAIL, KINK, PASS, WARN, GradcheckWarning, gradcheck
 from minigrad.gradcheck.probes import PROBES
 
 X = np.linspace(0.5, 1.7, 12).reshape(3, 4)
@@ -380,3 +381,118 @@ def test_a_parameter_that_is_none_is_tried_as_a_number():
 
     report = gradcheck(Scores, mg.randn(3, 5), mg.randn(2, 5), probes=["parameters"], raise_on_fail=False)
     assert report.verdict == FAIL and report.worst.check == "scale=0.5"
+
+
+# --------------------------------------------------------------------- what stands beside the inputs, and does not vary
+
+
+def put(x, index, dy, dim=0):
+    """dy added at index along dim of zeros like x."""
+    dx = np.zeros_like(x)
+    np.add.at(dx, (slice(None),) * dim + (index,), dy)
+    return dx
+
+
+def assigned(x, index, dy):
+    dx = np.zeros_like(x)
+    dx[index] = dy
+    return dx
+
+
+def repeated(x, counts):
+    return np.repeat(x, counts, 0)
+
+
+def repeated_vjp(dy, x, counts):
+    return put(x, np.repeat(np.arange(len(counts)), counts), dy)
+
+
+def of_equal_counts(dy, x, counts):
+    return np.resize(dy, (len(x), max(counts[0], 1), x.shape[1])).sum(1)
+
+
+def segment_sums(x, ids):
+    y = np.zeros((3, *x.shape[1:]))
+    np.add.at(y, ids, x)
+    return y
+
+
+def first_sums(x, lengths):
+    return np.array([row[:n].sum() for row, n in zip(x, lengths)])
+
+
+def first_sums_vjp(dy, x, lengths):
+    return np.array([d * (np.arange(x.shape[1]) < (n if n >= 0 else n + x.shape[1])) for d, n in zip(dy, lengths)])
+
+
+T = np.array([1, 0, 3])
+
+
+def nll(x, weight):
+    w = np.asarray(weight)[T]
+    return -(w * np.log(np.exp(x) / np.exp(x).sum(1, keepdims=True))[np.arange(3), T]).sum() / w.sum()
+
+
+def nll_vjp(of):
+    """Its gradient, where of(weight) gives the (3, 1) weights of the terms."""
+
+    def vjp(dy, x, weight):
+        p, w = np.exp(x) / np.exp(x).sum(1, keepdims=True), np.asarray(weight)
+        return dy * of(w) * (p - (np.arange(x.shape[1]) == T[:, None])) / w[T].sum()
+
+    return vjp
+
+
+def hinge(x, y, margin):
+    return np.maximum(0, margin - y * x).sum()
+
+
+def hinge_vjp(dy, x, y, margin):
+    return -dy * y * (y * x < margin)
+
+
+Z, array = np.random.default_rng(3).standard_normal((3, 4)), np.array
+BESIDE = {  # f, a wrong vjp, the right one, and a natural input beside which the wrong one is right
+    "repeats are assigned": (lambda x, i: x[i], lambda dy, x, i: assigned(x, i, dy), lambda dy, x, i: put(x, i, dy),
+                             array([2, 0, 1])),
+    "an index in order": (lambda x, i: x[i], lambda dy, x, i: put(x, np.sort(i), dy), lambda dy, x, i: put(x, i, dy),
+                          array([0, 1, 2])),
+    "0 as padding": (lambda x, i: x[i], lambda dy, x, i: put(x, i[i != 0], dy[i != 0]),
+                     lambda dy, x, i: put(x, i, dy), array([2, 1])),
+    "negative, of another dim": (lambda x, i: x[:, i], lambda dy, x, i: put(x, np.where(i < 0, (i + 3) % 4, i), dy, 1),
+                                 lambda dy, x, i: put(x, i, dy, 1), array([2, 0, 3])),
+    "wrapped by another length": (lambda x, i: x[i % 3], lambda dy, x, i: put(x, np.where(i < 3, i, i % 2), dy),
+                                  lambda dy, x, i: put(x, i % 3, dy), array([2, 0, 1])),
+    "counts as the first": (repeated, of_equal_counts, repeated_vjp, array([2, 2, 2])),
+    "counts in order": (repeated, lambda dy, x, c: repeated_vjp(dy, x, np.sort(c)), repeated_vjp, array([1, 2, 3])),
+    "segments in order": (segment_sums, lambda dy, x, ids: np.repeat(dy, np.bincount(ids, minlength=3), 0),
+                          lambda dy, x, ids: dy[ids], array([0, 1, 2])),
+    "lengths as the longest": (first_sums, lambda dy, x, n: first_sums_vjp(dy, x, np.full_like(n, max(n))),
+                               first_sums_vjp, array([2, 2, 2])),
+    "class weights left out": (nll, nll_vjp(lambda w: 1.0), nll_vjp(lambda w: w[T][:, None]), [1.0] * 4),
+    "class weights by row": (nll, nll_vjp(lambda w: w[:3, None]), nll_vjp(lambda w: w[T][:, None]), [1.0] * 4),
+    "the margin left out": (lambda x, margin: hinge(x, 1.0, margin), lambda dy, x, margin: hinge_vjp(dy, x, 1.0, 1.0),
+                            lambda dy, x, margin: hinge_vjp(dy, x, 1.0, margin), 1.0),
+    "the sign left out": (lambda x, y: hinge(x, y, 9.0), lambda dy, x, y: hinge_vjp(dy, x, abs(y), 9.0),
+                          lambda dy, x, y: hinge_vjp(dy, x, y, 9.0), array([[1, 1, 1, 1]])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_what_stands_beside_the_inputs_is_changed_too(name):
+    """Of an index, counts, classes, weights, a margin or signs no gradient is taken: another value of them may be what
+    shows the mistake, as a WARN where the function may never be given it. The right one is not failed."""
+    f, wrong, right, beside = BESIDE[name]
+    word = "i" if isinstance(beside, np.ndarray) else "margin" if isinstance(beside, float) else "weight"
+
+    def checked(vjp):
+        names = {"probes": ["indices", "parameters"], "raise_on_fail": False}
+        if word == "i":
+            return gradcheck(f, Z, beside, vjp=lambda *given, **options: (vjp(*given, **options), None), **names)
+        return gradcheck(f, Z, vjp=vjp, kwargs={word: beside}, **names)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GradcheckWarning)
+        found = checked(wrong)
+        assert found.verdict in (WARN, FAIL) and found.worst.probe in ("indices", "parameters"), found
+        assert checked(right).verdict == PASS

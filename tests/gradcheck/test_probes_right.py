@@ -99,11 +99,13 @@ def test_second_order_of_a_float32_output():
 
 
 @pytest.mark.parametrize("call", [Embedding, Embedding.apply, lambda w, i: Embedding.apply(w, i)], ids=range(3))
-def test_an_op_of_ours_gets_no_index_that_it_would_not_look_at(call, monkeypatch):
+def test_no_kernel_gets_an_index_that_it_would_not_look_at(call, monkeypatch):
+    """NumPy, which looks at each, may get one."""
     seen, forward = [], Embedding.forward
 
     def noted(self, weight, index):
-        seen.append((weight.shape[0], index.min(initial=0), index.max(initial=-1)))
+        if self.backend is not mg.backend.reference:
+            seen.append((weight.shape[0], index.min(initial=0), index.max(initial=-1)))
         return forward(self, weight, np.clip(index, 0, max(0, weight.shape[0] - 1)))  # no harm if it fails
 
     monkeypatch.setattr(Embedding, "forward", noted)

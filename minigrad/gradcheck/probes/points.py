@@ -9,16 +9,18 @@ import math
 import types
 from dataclasses import dataclass
 from functools import partial
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
 
 from ... import autograd
 from ...autograd import FormulaOp
+from ...backend import reference
 from ...nn import Module
-from ...tensor import Tensor
+from ...tensor import Tensor, from_backend
 from ..call import Expecting, Keywords, argument_names, op_of, plain, signed, subject_of
-from ..frameworks import Adapted, Pair
+from ..frameworks import Adapted, Engine, Pair
 from ..report import NotApplicable
 from ..subject import flat, host, joined, mapped, wrapped
 
@@ -104,21 +106,67 @@ def values(p):
             yield Point(f"values {name}", p.fn, inputs, arrays=there)
 
 
+def constants_elsewhere(a):
+    """{name: array} of other numbers in place of an array that does not vary: an index, counts, classes, signs, weights
+    or a mask. What is wrong in the order, in repeats, in a count of 0, or for a sign needs one of them."""
+    x, first = a.ravel(), np.arange(a.size) == 0
+    if a.dtype.kind == "b":
+        found = {"all true": x | True, "all false": x & False, "inverted": ~x}
+    elif a.dtype.kind == "f":
+        found = {"backwards": x[::-1], "growing": x * np.linspace(0.5, 1.5, x.size), "one 0": np.where(first, 0, x)}
+    else:
+        found = {
+            "all the first": np.full_like(x, x[0]),
+            "all twice": np.repeat(x, 2)[: x.size],
+            "backwards": x[::-1],
+            "one 0": np.where(first, 0, x),
+            "one more": x + (np.arange(x.size) == x.argmin()),
+            "negative": x - 1 - x.max(),
+            "beyond": x + 1 + x.max(),
+        }
+    others = {name: other.astype(a.dtype).reshape(a.shape) for name, other in found.items()}
+    return {name: other for name, other in others.items() if not np.array_equal(other, a)}
+
+
+def beyond(a, other):
+    """Are there numbers that an index may not be, beyond those of the user's?"""
+    return other.dtype.kind in "iu" and (other.min() < a.min() or other.max() > a.max())
+
+
+def out_of_order(a, other):
+    """Were the user's numbers in order, as offsets are, and are these not?"""
+    ordered = a.dtype.kind in "iu" and a.size > 2 and (np.diff(a.ravel()) >= 0).all()
+    return ordered and (np.diff(other.ravel()) < 0).any()
+
+
 def indices(p):
-    """The same function with an index that is one number throughout, and with masks that are all true or all false."""
+    """The same function with other numbers in its inputs that are no floats: an index, counts or classes all the same,
+    backwards, repeated, negative or too large, and other masks.
+
+    Numbers beyond the user's are tried where NumPy would refuse a wrong index, and no kernel read out of bounds."""
     p.require_first_order()
     found = [x for x in dict.fromkeys(flat(p.inputs)) if not x.is_floating_point() and x.numel()]
     if not found:
         raise NotApplicable("all inputs are floats")
     for x in found:
         a = host(x)
-        others = {"all true": True, "all false": False} if a.dtype.kind == "b" else {"all the first": a.flat[0]}
-        offsets = a.dtype.kind != "b" and a.size > 2 and (np.sort(a, None) == a.ravel()).all()
-        for name, number in others.items():
-            same = np.full_like(a, number)
-            if not np.array_equal(same, a):
-                inputs = mapped_once(p.inputs, lambda y, x=x, same=same: like(y, same) if y is x else y)
-                yield Point(f"indices {name}", p.fn, inputs, doubted=offsets)
+        for name, array in constants_elsewhere(a).items():
+            inputs = mapped_once(p.inputs, lambda y, x=x, array=array: like(y, array) if y is x else y)
+            if far := beyond(a, array):
+                if unguarded(p):
+                    continue
+                inputs = inputs if p.framework else mapped_once(inputs, by_numpy)
+            yield Point(f"indices {name}", p.fn, inputs, doubted=far or out_of_order(a, array))
+
+
+def by_numpy(x):
+    """x as a Tensor of the NumPy backend."""
+    return from_backend(reference.from_numpy(host(x)), reference).requires_grad_(x.requires_grad)
+
+
+def unguarded(p):
+    """May code run that reads out of bounds by a wrong index?"""
+    return checks_nothing(p) or (p.framework is not None and not isinstance(p.framework, (Pair, Engine)))
 
 
 # -- sizes
@@ -327,8 +375,8 @@ def parameters(p):
     if not one:
         raise NotApplicable("no parameters are known")
     for fn, inputs, known, changed in one[:MOST_TRIES] + two[:MOST_PAIRS]:
-        name = ", ".join(f"{name}={value!r}" for name, value in changed)
-        doubted = any(type(v) is float and v < 0 <= known[key] for key, v in changed)  # Huber's delta is a size
+        name = ", ".join(f"{name}={shortened(value)}" for name, value in changed)
+        doubted = any(_strange(known[key], value) for key, value in changed)
         yield Point(name, fn, _changed(fn, inputs, dict(changed)), doubted)
 
 
@@ -378,9 +426,23 @@ def _changed(fn, inputs, options):
     return (*inputs, Keywords(keywords | options))
 
 
+def _strange(value, other):
+    """May this other value of an option mean nothing?"""
+    if isinstance(value, (list, np.ndarray)):
+        a, b = np.asarray(value), np.asarray(other)
+        return beyond(a, b) or out_of_order(a, b)
+    return type(other) is float and other < 0 <= value  # Huber's delta is a size
+
+
 def _others(p, name, value, n):
     """Other values of an option of this value, for an input of n dims."""
     unsafe = checks_nothing(p)
+    if isinstance(value, (list, tuple, np.ndarray)) and not unsafe:
+        a = np.asarray(value) if len({*map(np.shape, value)}) == 1 else np.empty(0)
+        if a.dtype.kind == "f" or (a.dtype.kind in "iub" and not isinstance(value, tuple)):
+            others = constants_elsewhere(a).values() if a.size else ()
+            others = [x for x in others if not (beyond(a, x) and unguarded(p))]
+            return others if a is value else [type(value)(x.tolist()) for x in others]
     if isinstance(value, bool):
         return [not value]
     if name in DIMS:
