@@ -141,7 +141,8 @@ def _filled(title, data, chunks):
 def _packed(arrays):
     with np.errstate(over="ignore"):
         data = b"".join(x.astype("<f4").tobytes() for x in arrays)
-    packer = zlib.compressobj(wbits=-15)  # the bare format, as the page's DecompressionStream reads it
+    # The bare format, as the page's DecompressionStream reads it. Of floats nothing repeats but the zeros of masks.
+    packer = zlib.compressobj(wbits=-15, strategy=zlib.Z_RLE)
     return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 
