@@ -172,11 +172,9 @@ sqrt                f      sqrt(a)
 rsqrt               f      R(1) / sqrt(a)
 exp                 f      exp(a)
 log                 f      log(a)
-expm1               f      expm1(a)
 log1p               f      log1p(double(a))
 sin                 f      sin(a)
 cos                 f      cos(a)
-atan                f      atan(a)
 tanh                f      tanh(a)
 erf                 f      erf(a)
 erfc                f      erfc(a)
@@ -191,7 +189,6 @@ gt                  fib=b  a > b
 ge                  fib=b  a >= b
 logical_and         fib=b  a != 0 && b != 0
 logical_or          fib=b  a != 0 || b != 0
-logical_xor         fib=b  (a != 0) != (b != 0)
 logical_not         fib=b  a == 0
 isnan               fib=b  a != a  ints: false
 isinf               fib=b  fabs(a) == INF  ints: false

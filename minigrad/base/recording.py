@@ -40,11 +40,6 @@ class apart:
         thread.recorder = self.recorder
 
 
-def waits(x: Any) -> bool:
-    """Would reading a Tensor's values make a captured step wait for a GPU, in the middle?"""
-    return thread.recorder is not None and x.device != "cpu"
-
-
 def refuse(what: str) -> None:
     """Raise CaptureError in a captured step: `what` cannot be done there."""
     if thread.recorder is not None:

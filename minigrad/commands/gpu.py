@@ -33,7 +33,7 @@ def wrong_ops(say):
     checks, wrong = 0, []
     for i, name in enumerate(names, 1):
         say(f"{i}/{len(names)} {name}")
-        rows = check_op(name, "cuda", (1,), mode="directional", directions=1, probes=("device", "float32"))
+        rows = check_op(name, "cuda", (1,), mode="directional", directions=1, probes=("device", "float32", "float16"))
         checks += len(rows)
         wrong += [f"{row.op}, {row.case}: {row.message}" for row in rows if row.verdict not in (PASS, KINK, WARN)]
     return checks, wrong

@@ -25,7 +25,7 @@ CASTS = [*FLOATS, *WHOLE, "float16", "int16", "int8"]
 UNARY = ["neg", "abs", "sign", "floor", "sqrt", "rsqrt", "relu", "logical_not", "isnan", "isinf", "isfinite"]
 BINARY = [
     "add", "sub", "mul", "div", "floor_divide", "remainder", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
-    "logical_and", "logical_or", "logical_xor",
+    "logical_and", "logical_or",
 ]  # fmt: skip
 LOGICAL = {*BINARY[8:], *UNARY[-4:], "add", "mul", "maximum", "minimum", "abs", "floor"}  # of bools too
 OF_REALS = {"sqrt", "rsqrt", "div"}

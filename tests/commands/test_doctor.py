@@ -14,6 +14,7 @@ from minigrad.backend import reference
 from minigrad.backend.runners.compiler import CompilerError
 from minigrad.backend.runners.cuda import why_not
 from minigrad.commands import doctor, gpu
+from minigrad.ops.activation import Tanh
 
 
 @pytest.fixture(autouse=True)
@@ -123,6 +124,15 @@ def test_a_gpu_is_checked_and_timed(monkeypatch, capsys, tmp_path):
     assert {"copy", "softmax", "matmul, bfloat16", "attention, float16"} <= set(found["speeds"])
     assert all(row["ms"] >= 0 and ("TFLOP/s" in row or "GB/s" in row) for row in found["speeds"].values())
     assert "GPU" in found["inventory"] and f"PASS  cuda      {found['checks']} checks of ops" in capsys.readouterr().out
+
+
+@pytest.mark.gpu
+def test_a_gradient_that_is_wrong_in_float16_alone_is_found(monkeypatch):
+    right = Tanh.backward
+    monkeypatch.setattr(gpu, "registry", {"tanh": gpu.registry["tanh"]})
+    monkeypatch.setattr(Tanh, "backward", lambda self, dy: right(self, dy) * (1.5 if dy.dtype == "float16" else 1.0))
+    checks, wrong = gpu.wrong_ops(lambda word: None)
+    assert checks == len(wrong) == 1 and "float16" in wrong[0]
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""What gradcheck says: a message to act on, a snippet that repeats the check, hints, tables, JSON."""
+"""What gradcheck says: a message to act on, hints, tables, JSON."""
 
 import json
 import math

@@ -1,6 +1,4 @@
-"""Functions take their arguments by PyTorch's names.
-
-tests/oracle/words.py compares the names with PyTorch's own."""
+"""Functions take their arguments by PyTorch's names."""
 
 import inspect
 import pickle

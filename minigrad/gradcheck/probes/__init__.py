@@ -12,8 +12,8 @@ import numpy as np
 from ..budget import attempt
 from ..report import FAIL, NONFINITE, PASS, Finding, NotApplicable, failure, raised
 from .conditions import (
-    Probed, alone, cotangents, device, float32, interleaved, layouts, linearity, modes, repeatable, repeated_input,
-    unchanged,
+    Probed, alone, cotangents, device, float16, float32, interleaved, layouts, linearity, modes, repeatable,
+    repeated_input, unchanged,
 )  # fmt: skip
 from .elsewhere import check_point
 from .points import Point, growth, indices, parameters, sizes, values
@@ -22,7 +22,7 @@ PROBES = {
     f.__name__: f
     for f in (
         linearity, unchanged, repeatable, modes, cotangents, repeated_input, interleaved, layouts, alone, device,
-        float32, sizes, indices, parameters, values, growth,
+        float32, float16, sizes, indices, parameters, values, growth,
     )
 }  # fmt: skip
 SALT = 0x6772616463686B  # inputs drawn from default_rng(seed) must differ from our cotangents

@@ -14,11 +14,10 @@ from ..culprit import piece
 from ..differences import EPS
 from ..frameworks import Adapted
 from ..report import FAIL, PASS, WARN, Finding, NotApplicable, failure
-from ..subject import difference_of, host, joined
+from ..subject import PRECISION, difference_of, host, joined
 from .points import cuts
 
 TINY = float(np.finfo(np.float64).tiny)
-FLOAT32 = float(np.finfo(np.float32).eps)
 MOST_GROUPS, MOST_PAIRS, MOST_AXES = 5, 10, 4  # of leaves, of pairs of them, and of dims that are tried
 
 
@@ -367,16 +366,28 @@ def float32(p):
     of itself: 1 - y² of a saturated tanh is 0 in float32."""
     p.require_first_order()
     n = len(p.subject.leaves)
-    yield from _in_float32(p, "float32", range(n))
+    yield from _in_dtype(p, "float32", range(n))
     for i in range(n) if 1 < n <= 4 else ():
-        yield from _in_float32(p, "float32 mixed", [i])
+        yield from _in_dtype(p, "float32", [i])
 
 
-def _in_float32(p, check, chosen):
-    arrays = [a.astype("float32" if i in chosen else "float64") for i, a in enumerate(p.subject.arrays)]
+def float16(p):
+    """The same in float16 on a GPU, which has kernels for it."""
+    p.require_first_order()
+    if all(leaf.backend.device == "cpu" for leaf in p.subject.leaves):
+        raise NotApplicable("on a CPU many functions have no backward in float16")
+    yield from _in_dtype(p, "float16", range(len(p.subject.leaves)))
+
+
+def _in_dtype(p, dtype, chosen):
+    """Findings for the gradient where the chosen leaves have this dtype, beside that of float64 at the same numbers."""
+    eps, mixed = PRECISION[np.dtype(dtype)], len(chosen) < len(p.subject.leaves)
+    check = f"{dtype} mixed" if mixed else dtype
+    arrays = [a.astype(dtype if i in chosen else "float64") for i, a in enumerate(p.subject.arrays)]
     run = _or_none(lambda: p.subject.run([a.copy() for a in arrays], copy=False))
-    exact_arrays, dys = [a.astype(np.float64) for a in arrays], [dy.astype(np.float32) for dy in p.dys]
-    if run is None or not np.abs(run.y - p.run.y).max(initial=0) <= 1e-3 * np.abs(p.run.y).max(initial=0):
+    exact_arrays, dys = [a.astype(np.float64) for a in arrays], [dy.astype(dtype) for dy in p.dys]
+    off = 1e-3 if dtype == "float32" else 2e-2
+    if run is None or not np.abs(run.y - p.run.y).max(initial=0) <= off * np.abs(p.run.y).max(initial=0):
         return  # it is undefined there, or its values are already far off
     if piece(p.subject, arrays) != piece(p.subject, exact_arrays):  # on the other side of a kink
         return
@@ -384,18 +395,18 @@ def _in_float32(p, check, chosen):
     try:
         found = p.backward(run, dys)
     except Exception:
-        if check == "float32":
+        if not mixed:
             raise
         return  # it does not take both: it says so, later than it could
     if any((~np.isfinite(g) & np.isfinite(a)).any() for g, a in zip(found, exact)) and len(p.ran) > 1:
         return  # beyond its range on the way
-    spread = p.subject.spread(dys, arrays, FLOAT32)[1:]
+    spread = p.subject.spread(dys, arrays, eps)[1:]
     largest = max((np.abs(dy).max(initial=0) for dy in dys), default=0)
     for leaf, x, a, g, rough in zip(p.subject.leaves, arrays, exact, found, spread):
         if g.dtype != x.dtype and g.any():
             yield failure(check, f"the dtype of the gradient of {leaf.name} is {g.dtype}, not {x.dtype}")
-        ulp = FLOAT32 * np.abs(a).max(initial=0)
-        allowed = (64 + 4 * np.sqrt(p.run.y.size + a.size)) * ulp + 64 * (rough.max(initial=0) + FLOAT32 * largest)
+        ulp = eps * np.abs(a).max(initial=0)
+        allowed = (64 + 4 * np.sqrt(p.run.y.size + a.size)) * ulp + 64 * (rough.max(initial=0) + eps * largest)
         if np.isfinite(allowed):
             yield p.finding(check, leaf.name, a, g.astype(np.float64), difference_of(a, g) / (allowed or TINY),
-                            "far off in float32")  # fmt: skip
+                            f"far off in {dtype}")  # fmt: skip

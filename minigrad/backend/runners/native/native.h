@@ -254,7 +254,7 @@ inline __attribute__((always_inline)) double log_(double x) { return std::log(x)
 #define erf erf_
 #define erfc erfc_
 #define log log_
-using std::expm1; using std::log1p; using std::sqrt; using std::sin; using std::cos; using std::atan; using std::pow;
+using std::log1p; using std::sqrt; using std::sin; using std::cos; using std::pow;
 using std::fmod; using std::floor; using std::fabs; using std::isnan; using std::isinf; using std::copysign;
 using std::fma;
 
