@@ -152,10 +152,10 @@ class Permute(Op):
         return Permute.apply(dy, dims=tuple(inverse))
 
 
-def permute(input: T, *dims: Size) -> T:
+def permute(input: T, dims: Size = (), *more: int) -> T:
     """x with its dims reordered: dim i of the result is dim dims[i] of x. A view. Raises ValueError unless each dim is
     named once."""
-    dims = shape_of("permute", dims)
+    dims = shape_of("permute", (dims, *more))
     order = tuple(one_dim("permute", input, d) for d in dims)
     if sorted(order) != list(range(input.ndim)):
         raise ValueError(f"permute: {dims} does not name each dim of shape {input.shape} once")
@@ -227,9 +227,9 @@ class Flip(Op):
         return Flip.apply(dy, dims=self.dims)
 
 
-def flip(input: T, *dims: Size) -> T:
+def flip(input: T, dims: Size = (), *more: int) -> T:
     """A copy of x reversed along dims. Of x's shape: x.flip(0, 1) or flip((0, 1))."""
-    dims = shape_of("flip", dims)
+    dims = shape_of("flip", (dims, *more))
     return Flip.apply(input, dims=many_dims("flip", input, dims) if dims else ())
 
 

@@ -15,6 +15,8 @@ BY_NAME = {
     "softmax": (lambda: mg.softmax(input=X, dim=0), lambda: X.softmax(0)),
     "axis": (lambda: mg.softmax(input=X, axis=0), lambda: X.softmax(0)),
     "where": (lambda: mg.where(condition=X > 1, input=X, other=0.0), lambda: X.where(X > 1, 0.0)),
+    "flip": (lambda: mg.flip(X, dims=[0, 1]), lambda: X.flip(0, 1)),
+    "permute": (lambda: mg.permute(X, dims=(1, 0)), lambda: X.permute(1, 0)),
     "matmul": (lambda: mg.matmul(input=X, other=X.T), lambda: X @ X.T),
     "gather": (lambda: mg.gather(input=X, dim=1, index=INDEX), lambda: X[:1].gather(1, INDEX)),
     "split": (lambda: mg.split(tensor=X, split_size_or_sections=2, dim=1)[0], lambda: X[:, :2]),

@@ -19,7 +19,7 @@ def wrapped(m, x, leaves):
     return x
 
 
-def results(m, function, arrays, seed):
+def results(m, function, arrays, seed, orders=("gradient", "second derivative")):
     """{what: array} of the outputs, of the gradients for random cotangents, and of a random projection's gradients."""
     grad = mg.grad if m is mg else m.autograd.grad
     rng = np.random.default_rng(seed + 1)
@@ -30,8 +30,8 @@ def results(m, function, arrays, seed):
     leaves: list = []
     ys = flat(function(m, *[wrapped(m, x, leaves) for x in arrays]))
     found = {f"output {i}": y for i, y in enumerate(ys)}
-    order, tensors = "gradient", [y for y in ys if y.requires_grad]
-    for order in ("gradient", "second derivative"):
+    tensors = [y for y in ys if y.requires_grad]
+    for order in orders:
         if tensors:
             gradients = grad(weighted(tensors), leaves, create_graph=True, allow_unused=True)
             found |= {f"{order} of input {i}": g for i, g in enumerate(gradients) if g is not None}
