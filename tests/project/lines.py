@@ -86,7 +86,8 @@ def main(argv):
         print(f"{name:24}{n:8,}, at most {limits.get(name, 0):,}")
     wrong = [f"{name}: {n:,}, where {limits.get(name, 0):,} is the limit: take something away"
              for name, n in totals.items() if n > limits.get(name, 0)]  # fmt: skip
-    wrong += [f"{name}: the limit was {n:,} once: it never rises" for name, n in earlier().items() if limits[name] > n]
+    wrong += [f"{name}: the limit was {n:,} once: it never rises"
+              for name, n in earlier().items() if limits.get(name, 0) > n]  # fmt: skip
     return "\n".join(wrong)
 
 
