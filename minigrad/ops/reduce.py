@@ -110,17 +110,11 @@ class Any(Op):
     differentiable = False
 
     def forward(self, x, dims, keepdim):
-        return self.backend.any(x, dims, keepdim)
+        return getattr(self.backend, self.name)(x, dims, keepdim)
 
 
-class All(Op):
+class All(Any):
     """y = True where no x over dims is 0;   no gradient"""
-
-    cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
-    differentiable = False
-
-    def forward(self, x, dims, keepdim):
-        return self.backend.all(x, dims, keepdim)
 
 
 class Argmax(Op):
@@ -130,17 +124,11 @@ class Argmax(Op):
     differentiable = False
 
     def forward(self, x, dim, keepdim):
-        return self.backend.argmax(x, dim, keepdim)
+        return getattr(self.backend, self.name)(x, dim, keepdim)
 
 
-class Argmin(Op):
+class Argmin(Argmax):
     """y = where along dim x is smallest, int64;   no gradient"""
-
-    cases = [case((3, 4), dim=1, keepdim=False)]
-    differentiable = False
-
-    def forward(self, x, dim, keepdim):
-        return self.backend.argmin(x, dim, keepdim)
 
 
 # ------------------------------------------------------------------------------------------------- sums and the largest
@@ -218,8 +206,12 @@ def _extreme(name, over_all, place, about):
 
 sum = _reduction(Sum, "Of x's dtype; integers and bools sum to int64. Of nothing, 0.")
 any, all = _reduction(Any, "bool."), _reduction(All, "bool.")
-amax = _reduction(Amax, "Of x's dtype; NaN is the largest. Raises ValueError for a maximum of nothing.", False)
-amin = _reduction(Amin, "Of x's dtype; NaN is the smallest. Raises ValueError for a minimum of nothing.", False)
+amax = _reduction(
+    Amax, "Of x's dtype; NaN is the largest. Raises ValueError for a maximum of nothing.", of_nothing=False
+)
+amin = _reduction(
+    Amin, "Of x's dtype; NaN is the smallest. Raises ValueError for a minimum of nothing.", of_nothing=False
+)
 argmax = _place(Argmax, "NaN is the largest. Raises ValueError for a maximum of nothing.")
 argmin = _place(Argmin, "NaN is the smallest. Raises ValueError for a minimum of nothing.")
 max, min = _extreme("max", amax, argmax, "The largest"), _extreme("min", amin, argmin, "The smallest")

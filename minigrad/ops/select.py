@@ -1,5 +1,7 @@
 """Choosing between values, comparing them, and the logic of bools."""
 
+import operator
+
 import numpy as np
 
 from .. import dtypes
@@ -30,28 +32,22 @@ class Maximum(Op):
     cases = [case(apart((3, 4)), normal((3, 4))), case((3, 4), (4,)), case(apart((3, 4)), 0.0)]
     broadcasts = True
 
+    loses = operator.lt  # than the other
+
     def forward(self, a, b):
         self.save_inputs(a, b)
-        return self.backend.maximum(a, b)
+        return getattr(self.backend, self.name)(a, b)
 
     def backward(self, dy):
         a, b = self.saved_inputs()
-        return _shares(dy, a == b, a < b if self.needs[0] else None, a > b if self.needs[1] else None)
+        a_loses, b_loses = (self.loses(*pair) if needed else None for pair, needed in zip(((a, b), (b, a)), self.needs))
+        return _shares(dy, a == b, a_loses, b_loses)
 
 
-class Minimum(Op):
+class Minimum(Maximum):
     """y = min(a, b);   dy goes to the smaller, half to each where they tie"""
 
-    cases = [case(apart((3, 4)), normal((3, 4))), case((3, 4), (4,)), case(apart((3, 4)), 0.0)]
-    broadcasts = True
-
-    def forward(self, a, b):
-        self.save_inputs(a, b)
-        return self.backend.minimum(a, b)
-
-    def backward(self, dy):
-        a, b = self.saved_inputs()
-        return _shares(dy, a == b, a > b if self.needs[0] else None, a < b if self.needs[1] else None)
+    loses = operator.gt
 
 
 class Where(Op):

@@ -28,7 +28,7 @@ without the edge. method="cut" measures that: a forward for each edge, in which 
 writes."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -259,19 +259,18 @@ class _StreamEdges:
         self.sources, self.inputs, reads, written = [], [], [], []
         T, C = self.run.x[stream.body[0], "in"].shape[1:]
         U, U_size = np.empty((0, T, C)), np.empty((0, T))  # what has been written so far
-        for event, *about in _events(stream, self.run, b):
-            if event == "write":
-                nodes, rows, totals = about
-                self.sources += nodes
-                written += list(totals)
-                U, U_size = np.concatenate([U, rows]), np.concatenate([U_size, np.linalg.norm(rows, axis=-1)])
-            elif event == "norm":
-                norm, x = about
-                U = through_norm(norm, x, U, self.run.dtype)
+        for event in _events(stream, self.run, b):
+            if isinstance(event, _Write):
+                self.sources += event.nodes
+                written += list(event.totals)
+                U = np.concatenate([U, event.rows])
+                U_size = np.concatenate([U_size, np.linalg.norm(event.rows, axis=-1)])
+            elif isinstance(event, _Norm):
+                U = through_norm(event.norm, event.x, U, self.run.dtype)
                 U_size = np.linalg.norm(U, axis=-1)
             else:
-                names, norm, x, G = about
-                self.inputs += names
+                inputs, norm, x, G = event
+                self.inputs += inputs
                 size = np.linalg.norm(G, axis=-1) if norm is None else back_at_most(norm, x, G, self.run.dtype)
                 G = G if norm is None else back_through_norm(norm, x, G, self.run.dtype)
                 edges = U.reshape(len(U), -1) @ G.reshape(len(G), -1).T
@@ -298,31 +297,51 @@ class _StreamEdges:
         )
 
 
-def _events(stream, run, b):
-    """What happens to a stream in sequence b, in order; rows are (…, T, C):
+class _Write(NamedTuple):
+    """Nodes add to the stream: rows (nodes, T, C), and totals, ⟨write, dwrite⟩ of each."""
 
-    "write", [Node], rows, [⟨write, dwrite⟩]
-    "norm", norm, the stream that it is called with
-    "read", [(Node, input)], norm or None, the stream there, gradients behind the norm"""
+    nodes: list
+    rows: Any
+    totals: Any
+
+
+class _Norm(NamedTuple):
+    """The stream x (T, C) itself passes through a norm."""
+
+    norm: Any
+    x: Any
+
+
+class _Read(NamedTuple):
+    """(Node, input)s read the stream x (T, C), through a norm or None; G (inputs, T, C): the gradients behind it."""
+
+    inputs: list
+    norm: Any
+    x: Any
+    G: Any
+
+
+def _events(stream, run, b):
+    """What happens to a stream in sequence b, in order: _Write, _Norm and _Read."""
     dx = run.dx[stream.body[0], "in"][b]
     for name, y in run.put_in(stream).items():
-        yield "write", [Node(stream.named(name))], y[b][None], [(y[b] * dx).sum()]
+        yield _Write([Node(stream.named(name))], y[b][None], [(y[b] * dx).sum()])
     for part in stream.parts:
         if not part.is_attention:
             x, G = run.x[part.reads_at, "in"][b], run.dx[part.first, "in"][b]
-            yield "read", [(Node(part.path), "")], part.before, x, G[None]
+            yield _Read([(Node(part.path), "")], part.before, x, G[None])
             y, dy = run.x[part.last, "out"][b], run.dx[part.last, "out"][b]
-            yield "write", [Node(part.path)], y[None], [(y * dy).sum()]
+            yield _Write([Node(part.path)], y[None], [(y * dy).sum()])
         else:
             yield from _reads(part, run, run.x[part.reads_at, "in"][b], b)
             yield from _writes(part, run, b)
         if part.after is not None:
-            yield "norm", part.after, run.x[part.after, "in"][b]
+            yield _Norm(part.after, run.x[part.after, "in"][b])
     end = stream.body[-1], "out"
     for part in stream.readers:
         yield from _reads(part, run, run.x[end][b], b)
     if not stream.readers:
-        yield "read", [(Node(stream.named(stream.end)), "")], None, run.x[end][b], run.dx[end][b][None]
+        yield _Read([(Node(stream.named(stream.end)), "")], None, run.x[end][b], run.dx[end][b][None])
 
 
 def _reads(part, run, x, b):
@@ -331,7 +350,7 @@ def _reads(part, run, x, b):
     for p in part.inputs if call and call.has_grads else ():
         W = getattr(call, f"W_{p.upper()}")  # (n, C, d)
         G = call.projection_grad(p)[b] @ W.swapaxes(1, 2)  # (n, T, C)
-        yield "read", [(Node(part.path, h), p) for h in call.heads], part.before, x, G
+        yield _Read([(Node(part.path, h), p) for h in call.heads], part.before, x, G)
 
 
 def _writes(part, run, b):
@@ -339,7 +358,7 @@ def _writes(part, run, b):
     call, bias, dy = run.call(part), part.first.out_proj.bias, run.dx[part.last, "out"][b]
     if call:
         z, dz = as_float64(call.z[b]), call.z_grad[b] if call.has_grads else 0.0
-        yield "write", [Node(part.path, h) for h in call.heads], z @ call.W_O, (z * dz).sum((1, 2))
+        yield _Write([Node(part.path, h) for h in call.heads], z @ call.W_O, (z * dz).sum((1, 2)))
     if bias is not None:
         y = np.broadcast_to(as_float64(bias), dy.shape)
-        yield "write", [Node(f"{part.path}.bias")], y[None], [(y * dy).sum()]
+        yield _Write([Node(f"{part.path}.bias")], y[None], [(y * dy).sum()])

@@ -176,6 +176,23 @@ def _check(model, found):
                 raise TypeError(f"a norm must be nn.LayerNorm or nn.RMSNorm over the last dim, got {norm}")
 
 
+def watched(found):
+    """{(module, side "in" or "out"): (is the gradient there needed?, its name)} of Streams: where they begin and end,
+    what their parts read and write, and the norms on their way."""
+    ways = {}
+    for stream in found:
+        name = stream.name or "the model"
+        ways |= {(stream.body[0], "in"): (True, name), (stream.body[-1], "out"): (True, name)}
+        for part in stream.parts:
+            ways.setdefault((part.reads_at, "in"), (False, part.path))
+            if part.after is not None:
+                ways[part.after, "in"] = False, f"the norm of {part.path}"
+            ways[part.last, "out"] = True, part.path
+            if not part.is_attention:
+                ways[part.first, "in"] = True, part.path
+    return ways
+
+
 class Run:
     """What a forward and a backward of loss(model, *batch) left of its streams, as arrays (B, T, C), float64.
 
@@ -187,60 +204,49 @@ class Run:
         if all(layer.num_heads == 0 for layer in attention_layers(model).values()):
             raise ValueError("all heads are pruned")
         check_batch(batch)
-        self.x, self.dx, self.dtype, taps = {}, {}, None, {}
-        embeddings = {stream.embedding: (stream.body[0], "in") for stream in found}
-        watched = {}  # {(module, side): (is its gradient needed?, its name)}
-        for stream in found:
-            name = stream.name or "the model"
-            watched |= {(stream.body[0], "in"): (True, name), (stream.body[-1], "out"): (True, name)}
-            for part in stream.parts:
-                watched.setdefault((part.reads_at, "in"), (False, part.path))
-                if part.after is not None:
-                    watched[part.after, "in"] = False, f"the norm of {part.path}"
-                watched[part.last, "out"] = True, part.path
-                if not part.is_attention:
-                    watched[part.first, "in"] = True, part.path
-
-        def keep(key, x):
-            """x, or x with zeros added to it: their gradient is that of x."""
-            if key in self.x:
-                raise ValueError("a layer ran twice: once is needed, to tell its gradients apart")
-            self.x[key], self.dtype = as_float64(x), x.dtype
-            if key not in watched or not watched[key][0]:
-                return x
-            taps[key] = zeros(*x.shape, dtype=x.dtype, device=x.device, requires_grad=True)
-            return x + taps[key]
-
-        def enter(module, args):
-            if not args:
-                raise ValueError(
-                    f"{type(module).__name__} was called by keyword: its input has to be the first argument"
-                )
-            return (keep((module, "in"), args[0]), *args[1:])
-
-        def leave(module, args, y):
-            if embeddings.get(module) in self.x:
-                return None  # a later look at the table, such as the loss may take
-            return (keep((module, "out"), y[0]), *y[1:]) if isinstance(y, tuple) else keep((module, "out"), y)
-
-        handles = [module.register_forward_pre_hook(enter) for module, side in watched if side == "in"]
-        handles += [module.register_forward_hook(leave) for module, side in watched if side == "out"]
-        handles += [module.register_forward_hook(leave) for module in embeddings if module is not None]
+        self.x, self.dx, self.dtype = {}, {}, None
+        self._taps = {}  # {(module, side): zeros that are added there}: their gradient is that of x
+        self._watched = watched(found)
+        self._embedded = {stream.embedding: (stream.body[0], "in") for stream in found if stream.embedding is not None}
+        handles = [module.register_forward_pre_hook(self._enter) for module, side in self._watched if side == "in"]
+        handles += [module.register_forward_hook(self._leave) for module, side in self._watched if side == "out"]
+        handles += [module.register_forward_hook(self._leave) for module in self._embedded]
         try:
             with evaluating(model), trace_heads(model) as self.trace, enable_grad():
                 value = value_of(loss, model, batch)
                 if not value.requires_grad:
                     raise ValueError("the loss does not depend on a residual stream, or requires no gradient")
-                gradients = grad(value, list(taps.values()), allow_unused=True)
+                gradients = grad(value, list(self._taps.values()), allow_unused=True)
         finally:
             for handle in handles:
                 handle.remove()
-        for key, (_, name) in watched.items():
+        for key, (_, name) in self._watched.items():
             if key not in self.x:
                 raise ValueError(f"{name} did not run for this loss")
-        for key, g in zip(taps, gradients):
+        for key, g in zip(self._taps, gradients):
             self.dx[key] = np.zeros_like(self.x[key]) if g is None else as_float64(g)
         self.loss = value.item()
+
+    def _kept(self, key, x):
+        """x, or x with zeros added to it."""
+        if key in self.x:
+            raise ValueError("a layer ran twice: once is needed, to tell its gradients apart")
+        self.x[key], self.dtype = as_float64(x), x.dtype
+        if key not in self._watched or not self._watched[key][0]:
+            return x
+        self._taps[key] = zeros(*x.shape, dtype=x.dtype, device=x.device, requires_grad=True)
+        return x + self._taps[key]
+
+    def _enter(self, module, args):
+        if not args:
+            raise ValueError(f"{type(module).__name__} was called by keyword: its input has to be the first argument")
+        return (self._kept((module, "in"), args[0]), *args[1:])
+
+    def _leave(self, module, args, y):
+        if self._embedded.get(module) in self.x:
+            return None  # a later look at the table, such as the loss may take
+        key = module, "out"
+        return (self._kept(key, y[0]), *y[1:]) if isinstance(y, tuple) else self._kept(key, y)
 
     def call(self, part):
         """The LayerTrace of an attention layer, or None if all its heads are pruned."""

@@ -46,19 +46,19 @@ PRESETS = {  # nanogpt-*: nanoGPT's own settings, from its README and config/tra
 for _name in "nanogpt-cpu", "nanogpt-gpu":
     PRESETS[_name] |= {size: nn.gpt.model.PRESETS[_name][size] for size in SHAPE}
 
-FORM: dict[str, Any] = {"positions": "rotary", "tied": False}
+ROTARY: dict[str, Any] = {"positions": "rotary", "tied": False}
 EMBEDDED, UNEMBEDDED = 0.7, 0.001  # std of the initial weights of both embeddings
-OTHERS = 0.3  # of the learning rate, for norms and the unembedding
-FALL = 0.6  # the final share of the steps, in which the rate falls
-ENOUGH = 10**6  # characters: a longer text changes nothing
+SHARE_OF_REST = 0.3  # of the learning rate, for norms and the unembedding
+DECAY_SHARE = 0.6  # the final share of the steps, in which the rate falls
+FULL_TEXT = 10**6  # characters: a longer text changes nothing
 DROPOUT = (500_000, 0.0), (50_000, 0.2), (0, 0.4)  # (least number of characters, share)
 MOMENTUM = 0.85, 0.95, 150  # Muon's at the first step, later, and the number of steps until then
 
 
 def suited(characters: int) -> dict[str, Any]:
-    """Settings for a text of this length. One shorter than ENOUGH needs fewer steps, and dropout, or it is memorised. A
-    very short one gets shorter blocks."""
-    share = min(1.0, characters / ENOUGH)
+    """Settings for a text of this length. One shorter than FULL_TEXT needs fewer steps and dropout, or it is memorised.
+    A very short one gets shorter blocks."""
+    share = min(1.0, characters / FULL_TEXT)
     steps = max(1, 10 * round(DEFAULTS["steps"] * share**0.4 / 10))
     dropout = next(dropout for least, dropout in DROPOUT if characters >= least)
     block_size = 2 ** min(7, max(0, (characters // 20).bit_length() - 1))
@@ -70,7 +70,7 @@ def model(settings: dict[str, Any], vocab_size: int) -> GPT:
     sizes = {name: settings[name] for name in (*SHAPE, "dropout")}
     if not settings["muon"]:
         return nn.GPT(nn.GPTConfig(vocab_size, bias=False, **sizes))
-    gpt = nn.GPT(nn.GPTConfig(vocab_size, bias=False, **FORM, **sizes))
+    gpt = nn.GPT(nn.GPTConfig(vocab_size, bias=False, **ROTARY, **sizes))
     first = dict(gpt.named_parameters())
     init.normal_(first["wte.weight"], std=EMBEDDED)
     init.normal_(first["lm_head.weight"], std=UNEMBEDDED)
@@ -87,14 +87,14 @@ def optimizer(gpt: GPT, settings: dict[str, Any]) -> Optimizer | Optimizers:
     *embeddings, unembedding = ends["params"]
     ends = {"betas": (0.5, 0.95), "weight_decay": weight_decay}
     groups = [{"params": embeddings, "lr": 1.0, **ends}, {"params": [unembedding], **ends}, norms]
-    return Optimizers(Muon(inside, lr=1.0), AdamW(groups, lr=OTHERS, betas=(0.9, 0.99), eps=1e-10))
+    return Optimizers(Muon(inside, lr=1.0), AdamW(groups, lr=SHARE_OF_REST, betas=(0.9, 0.99), eps=1e-10))
 
 
 def rate(step: int, settings: dict[str, Any]) -> float:
     """The learning rate of step 0, 1, …"""
     schedule = {name: settings[name] for name in ("lr", "min_lr", "warmup")}
     if settings["muon"]:
-        return warmup_linear(step, total=settings["steps"], fall=FALL, **schedule)
+        return warmup_linear(step, total=settings["steps"], fall=DECAY_SHARE, **schedule)
     return warmup_cosine(step, total=settings["steps"], **schedule)
 
 

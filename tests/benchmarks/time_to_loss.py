@@ -156,7 +156,7 @@ def recipe_on_torch(path, goal, seed, preset):
     ends = {"betas": (0.5, 0.95)}
     groups = [{"params": model.wte.weight, "lr": 1.0, **ends}, {"params": model.head.weight, **ends}]
     adamw = torch.optim.AdamW(
-        [*groups, {"params": norms}], lr=recipe.OTHERS, betas=(0.9, 0.99), eps=1e-10, weight_decay=0.0
+        [*groups, {"params": norms}], lr=recipe.SHARE_OF_REST, betas=(0.9, 0.99), eps=1e-10, weight_decay=0.0
     )
     muon = torch.optim.Muon(inside, lr=1.0, weight_decay=0.0)
     all_groups = muon.param_groups + adamw.param_groups

@@ -18,12 +18,7 @@ class Softmax(Launcher):
         as_it_is = dim == x.ndim - 1 and x.flags.c_contiguous  # nearly always
         if not (as_it_is and self.one_thread) and self._by_columns(x, dim):
             return self.div(*self._exp_sums(self._below_top(x, dim), dim))
-        x, back = (x, None) if as_it_is else self._rows_last(x, dim)
-        y = self.empty(x.shape, x.dtype)
-        n = x.shape[-1]
-        rows = x.size // (n or 1)
-        self.launch_rows(rows, n, "softmax", "softmax", x.dtype, y, x, rows, n)
-        return y if back is None else y.transpose(back)
+        return self._by_rows("softmax", *((x, None) if as_it_is else self._rows_last(x, dim)))
 
     @KERNEL
     def softmax_backward(self, dy, y, dim):
@@ -40,11 +35,14 @@ class Softmax(Launcher):
         if self._by_columns(x, dim):
             x = self._below_top(x, dim)
             return self.sub(x, self.log(self._exp_sums(x, dim)[1]))
-        x, back = self._rows_last(x, dim)
+        return self._by_rows("log_softmax", *self._rows_last(x, dim))
+
+    def _by_rows(self, entry, x, back):
+        """The kernel of that name on the rows of x; back: the order of dims that the result gets, or None."""
         y = self.empty(x.shape, x.dtype)
         n = x.shape[-1]
         rows = x.size // (n or 1)
-        self.launch_rows(rows, n, "softmax", "log_softmax", x.dtype, y, x, rows, n)
+        self.launch_rows(rows, n, "softmax", entry, x.dtype, y, x, rows, n)
         return y if back is None else y.transpose(back)
 
     @KERNEL

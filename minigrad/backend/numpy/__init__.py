@@ -20,10 +20,11 @@ from .movement import Movement
 from .norm import Norm
 from .optim import Optim
 from .random import Random
+from .reduce import Reduce
 from .softmax import Softmax
 
 
-class Numpy(Movement, Index, Elementwise, Matmul, Softmax, Norm, CrossEntropy, Attention, Random, Optim):
+class Numpy(Movement, Index, Elementwise, Matmul, Softmax, Norm, CrossEntropy, Attention, Random, Optim, Reduce):
     """Every primitive, on np.ndarray."""
 
 

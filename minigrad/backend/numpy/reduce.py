@@ -5,30 +5,24 @@ import numpy as np
 from .precision import rounded, wide
 
 
+def _reducing(function):
+    """The primitive (self, x, dims, keepdim) of a function of NumPy's."""
+    return lambda self, x, dims, keepdim: function(x, axis=dims, keepdims=keepdim)
+
+
+def _placing(function):
+    """The primitive (self, x, dim, keepdim) of one that finds a place, int64; of equals the first."""
+    return lambda self, x, dim, keepdim: function(x, axis=dim, keepdims=keepdim)
+
+
 class Reduce:
     """dims: a tuple of numbers in [0, ndim). Sums of integers and bools are int64."""
 
     def sum(self, x, dims, keepdim):
         return rounded(np.sum(x, axis=dims, keepdims=keepdim, dtype=wide(x.dtype)), x.dtype)
 
-    def max(self, x, dims, keepdim):
-        return np.max(x, axis=dims, keepdims=keepdim)
-
-    def min(self, x, dims, keepdim):
-        return np.min(x, axis=dims, keepdims=keepdim)
-
-    def any(self, x, dims, keepdim):
-        return np.any(x, axis=dims, keepdims=keepdim)
-
-    def all(self, x, dims, keepdim):
-        return np.all(x, axis=dims, keepdims=keepdim)
-
-    def argmax(self, x, dim, keepdim):
-        """int64; of equals the first."""
-        return np.argmax(x, axis=dim, keepdims=keepdim)
-
-    def argmin(self, x, dim, keepdim):
-        return np.argmin(x, axis=dim, keepdims=keepdim)
+    max, min, any, all = map(_reducing, (np.max, np.min, np.any, np.all))
+    argmax, argmin = map(_placing, (np.argmax, np.argmin))
 
     def argsort(self, x, dim, descending, k=None):
         """int64, stable; NaN is the largest number. k: only the first k."""
@@ -58,9 +52,10 @@ def _keys(x, descending):
     """Whole numbers in the order of x, of which NaN is the largest: int64."""
     if x.dtype.kind == "f":
         x = x.astype(np.float32 if x.itemsize < 4 else x.dtype) + 0.0  # -0 is 0
-        bits = x.view(f"i{x.itemsize}")
+        bits = x.view(f"i{x.itemsize}")  # in the order of x where x ≥ 0, in the other where it is negative:
         most = np.iinfo(bits.dtype).max
-        keys = np.where(np.isnan(x), most, bits ^ (bits >> bits.itemsize * 8 - 1 & most)).astype(np.int64)
+        ordered = bits ^ (bits >> bits.itemsize * 8 - 1 & most)  # there all bits but the sign change
+        keys = np.where(np.isnan(x), most, ordered).astype(np.int64)
     else:
         keys = (x ^ x.dtype.type(1 << 63)).view(np.int64) if x.dtype == np.uint64 else x.astype(np.int64)
     return ~keys if descending else keys
