@@ -192,32 +192,35 @@ class Comparison:
         phi, (step, highest, largest) = self.path(direction, cotangents), self.steps(direction)
         first = derivative(phi, noise, step, 64 * EPS * largest)
         found = self.judged(analytic, first, size, flow)
-        loose = 3 * first.bar > WIDE * np.maximum(np.maximum(size, np.abs(analytic)), first.swing)
-        unseen = (loose & ~first.seen) | first.flat
-        if unseen.any():  # does more show at larger steps?
-            unseen &= np.minimum(np.abs(phi(highest)), np.abs(phi(-highest))) > noise
-        doubtful = (found.codes == CODE[FAIL]) | (loose & first.seen) | unseen
-        doubtful &= np.isfinite(analytic) & ~first.jump
+        doubtful = self._doubtful(found, size, noise, phi, highest)
         if not doubtful.any():
             return found
+        # the survey ends where noise hides the dispute, or a plateau below the first step has been passed
         disputed = np.where(doubtful, np.maximum(found.difference, first.bar), 0)[doubtful]
         blind = 40 * np.broadcast_to(noise, analytic.shape)[doubtful] / np.maximum(disputed, 1e-300)
         lowest = max(64 * EPS * largest or LOWEST, min(blind.min(), step / RATIO**PLATEAU))
         least_jump = LEAST_JUMP if self.coarsest == EPS else np.inf  # rounding of float16 makes stairs of any height
         second, plateau = survey(phi, noise, rungs(step, highest, lowest), least_jump)
         again = self.judged(analytic, second, size, flow)
-        constant = (
-            (first.swing == 0)
-            & (second.swing == 0)
-            & ~second.flat
-            & (np.abs(analytic) > 3 * EPS * max(1.0, largest) / highest)
-        )
-        first.replace(doubtful & (plateau | (second.bar < first.bar)) & np.isfinite(second.value + second.bar), second)
-        merged = self.judged(analytic, first, size, flow)
-        confirmed = (again.codes == CODE[FAIL]) & plateau & ~(second.flat | first.strange)
+        tighter = (plateau | (second.bar < first.bar)) & np.isfinite(second.value + second.bar)
+        merged = self.judged(analytic, first.replaced(doubtful & tighter, second), size, flow)
+        # a difference counts if the survey sees it on a plateau, or if nothing ever moves and the gradient is not 0
+        confirmed = (again.codes == CODE[FAIL]) & plateau & ~(second.flat | merged.d.strange)
+        still = (first.swing == 0) & (second.swing == 0) & ~second.flat
+        constant = still & (np.abs(analytic) > 3 * EPS * max(1.0, largest) / highest)
         merged.reliable = ~doubtful | confirmed | constant
-        merged.narrow &= ~(doubtful & second.flat & (analytic == 0))
+        merged.narrow &= ~(doubtful & second.flat & (analytic == 0))  # rounding may have made it flat
         return merged
+
+    def _doubtful(self, found, size, noise, phi, highest):
+        """Which components get a second look? Those that disagree; those that move, with a wide bar; and those that do
+        not move at the first steps, but at the highest one."""
+        analytic, d = found.analytic, found.d
+        wide = 3 * d.bar > WIDE * np.maximum(np.maximum(size, np.abs(analytic)), d.swing)
+        still = (wide & ~d.seen) | d.flat
+        if still.any():
+            still &= np.minimum(np.abs(phi(highest)), np.abs(phi(-highest))) > noise
+        return ((found.codes == CODE[FAIL]) | (wide & d.seen) | still) & np.isfinite(analytic) & ~d.jump
 
     def too_rough(self, direction, cotangent, disputed, noise):
         """Does the gradient change so fast, on both sides, that no step clear of the noise could tell `disputed`?"""
@@ -239,15 +242,15 @@ class Comparison:
     def judged(self, analytic, d, size, flow):
         """Compared, by the numbers of one Derivative alone."""
         size = np.maximum(size, np.maximum(np.abs(analytic), np.abs(d.value)))
-        rounding = EPS * np.maximum(8 * size, flow / 2)
+        rounding = EPS * np.maximum(8 * size, flow / 2)  # of the analytic one: ulps of it, or of what cancels
         tolerance = self.atol + self.rtol * np.maximum(np.abs(analytic), np.abs(d.value))
         allowed = tolerance + 3 * d.bar + np.where(d.flat, 0, rounding)
+        # both may be 0: then the bar is measured by the terms that cancel, or else by how much the function changes
         nothing = (~d.seen | (d.bar <= 1e-13 * np.maximum(flow, 1))) & (np.abs(analytic) <= 3 * d.bar)
         size = np.maximum(size, np.where(nothing, np.maximum(flow, 1), d.swing))
-        rounds = (d.bar <= 4 * d.floor) | (d.bar <= 1e-9 * flow)
+        rounds = (d.bar <= 4 * d.floor) | (d.bar <= 1e-9 * flow)  # no more than rounding makes it
         wide = np.where(d.bar <= 1e-12 * flow, WIDE_BY_CANCELLING, np.where(rounds, WIDE_BY_ROUNDING, WIDE))
-        narrow = 3 * d.bar <= wide * size
-        narrow |= np.abs(analytic - d.value) <= rounding
+        narrow = (3 * d.bar <= wide * size) | (np.abs(analytic - d.value) <= rounding)
         smooth = np.isfinite(d.value) & (3 * d.bar <= 1e-3 * d.swing) & ~(d.jump | d.bent)
         # at the edge of a domain, 0 times an infinite slope is NaN in any backward
         smooth &= np.isfinite(self.y).all() and np.isfinite(d.value + d.bar).all()
@@ -366,7 +369,8 @@ def check_directions(comparison, count):
         return Directional(comparison, name).check(u)
 
     for name, active in tasks:
-        if CODE[attempt(name, check, name, active) or PASS] >= CODE[NONFINITE]:
+        verdict = attempt(name, check, name, active)  # None: no time was left for it
+        if verdict in (NONFINITE, FAIL):
             return
 
 

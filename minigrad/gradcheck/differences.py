@@ -45,10 +45,10 @@ class Derivative:
         steepest = np.maximum(np.abs(self.left), np.abs(self.right))
         return np.abs(self.value - (self.left + self.right) / 2) > 3 * self.bar + 0.01 * steepest
 
-    def replace(self, where, other):
-        """Put the components of another Derivative in place of these, where the mask says so."""
-        for f in fields(self):
-            setattr(self, f.name, np.where(where, getattr(other, f.name), getattr(self, f.name)))
+    def replaced(self, where, other):
+        """A Derivative with the components of another one where the mask says so."""
+        pairs = ((getattr(other, f.name), getattr(self, f.name)) for f in fields(self))
+        return Derivative(*(np.where(where, *pair) for pair in pairs))
 
 
 class Tableau:
