@@ -134,7 +134,7 @@ def shape_of(name, sizes):
     try:
         return tuple(map(operator.index, sizes))
     except TypeError:
-        raise TypeError(f"{name}: sizes must be ints, got {tuple(sizes)}") from None
+        raise TypeError(f"{name} takes ints, got {tuple(sizes)}") from None
 
 
 _NAMES_OF_NUMPY = {"axis": "dim", "keepdims": "keepdim"}

@@ -407,6 +407,10 @@ def copied(x, y):
 @composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0), case((2, 3), repeats=2))
 def repeat_interleave(input: T, repeats: int, dim: int | None = None) -> T:
     """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat). dim None: of x flattened."""
+    if not isinstance(repeats, int) or repeats < 0:
+        raise ValueError(
+            f"repeat_interleave: repeats must be one int of at least 0, got {repeats!r}; x[i] repeats slice i"
+        )
     if dim is None or not input.ndim:
         return repeat_interleave(input.reshape(-1), repeats, dim or 0)
     dim, shape = one_dim("repeat_interleave", input, dim), input.shape
@@ -420,7 +424,7 @@ def roll(input: T, shifts: int | Sequence[int], dims: Dims = None) -> T:
     flattened, in its shape again. Raises ValueError unless there are as many shifts as dims."""
     if dims is None:
         return reshape(roll(reshape(input, -1), shifts, 0), input.shape)
-    shifts, dims = ((v,) if isinstance(v, int) else tuple(v) for v in (shifts, dims))
+    shifts, dims = shape_of("roll", (shifts,)), shape_of("roll", (dims,))
     if len(shifts) != len(dims):
         raise ValueError(f"roll: {len(shifts)} shifts for {len(dims)} dims")
     y = input

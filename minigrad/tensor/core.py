@@ -251,11 +251,10 @@ class Tensor(Gradients, InPlace, Interop):
         return bool((self == value).any())
 
     add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
-    exp, log, log1p, sqrt, rsqrt, square = ops.exp, ops.log, ops.log1p, ops.sqrt, ops.rsqrt, ops.square
-    reciprocal = ops.reciprocal
+    exp, log, log1p, sqrt, rsqrt = ops.exp, ops.log, ops.log1p, ops.sqrt, ops.rsqrt
     sin, cos, erf, erfc, tanh, sigmoid, relu = ops.sin, ops.cos, ops.erf, ops.erfc, ops.tanh, ops.sigmoid, ops.relu
     sign, floor, floor_divide, remainder = ops.sign, ops.floor, ops.floor_divide, ops.remainder
-    maximum, minimum, clamp = ops.maximum, ops.minimum, ops.clamp
+    maximum, minimum, clamp, square, reciprocal = ops.maximum, ops.minimum, ops.clamp, ops.square, ops.reciprocal
     eq, ne, lt, le, gt, ge = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
     logical_and, logical_or, logical_not = ops.logical_and, ops.logical_or, ops.logical_not
     isnan, isinf, isfinite, equal, allclose = ops.isnan, ops.isinf, ops.isfinite, ops.equal, ops.allclose
