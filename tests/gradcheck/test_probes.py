@@ -417,14 +417,6 @@ def segment_sums(x, ids):
     return y
 
 
-def first_sums(x, lengths):
-    return np.array([row[:n].sum() for row, n in zip(x, lengths)])
-
-
-def first_sums_vjp(dy, x, lengths):
-    return np.array([d * (np.arange(x.shape[1]) < (n if n >= 0 else n + x.shape[1])) for d, n in zip(dy, lengths)])
-
-
 T = np.array([1, 0, 3])
 
 
@@ -467,8 +459,6 @@ BESIDE = {  # f, a wrong vjp, the right one, and a natural input beside which th
     "counts in order": (repeated, lambda dy, x, c: repeated_vjp(dy, x, np.sort(c)), repeated_vjp, array([1, 2, 3])),
     "segments in order": (segment_sums, lambda dy, x, ids: np.repeat(dy, np.bincount(ids, minlength=3), 0),
                           lambda dy, x, ids: dy[ids], array([0, 1, 2])),
-    "lengths as the longest": (first_sums, lambda dy, x, n: first_sums_vjp(dy, x, np.full_like(n, max(n))),
-                               first_sums_vjp, array([2, 2, 2])),
     "class weights left out": (nll, nll_vjp(lambda w: 1.0), nll_vjp(lambda w: w[T][:, None]), [1.0] * 4),
     "class weights by row": (nll, nll_vjp(lambda w: w[:3, None]), nll_vjp(lambda w: w[T][:, None]), [1.0] * 4),
     "the margin left out": (lambda x, margin: hinge(x, 1.0, margin), lambda dy, x, margin: hinge_vjp(dy, x, 1.0, 1.0),
@@ -496,3 +486,10 @@ def test_what_stands_beside_the_inputs_is_changed_too(name):
         found = checked(wrong)
         assert found.verdict in (WARN, FAIL) and found.worst.probe in ("indices", "parameters"), found
         assert checked(right).verdict == PASS
+
+
+def test_what_is_no_array_of_numbers_stays():
+    for beside in np.array(2), np.array(2.0), [[1.0], [3.0, 4.0]], ["a"], [], np.array([None]), {1}:
+        assert gradcheck(lambda x, beside: x * 2, mg.tensor(X), beside).verdict == PASS
+    index = mg.tensor([2, 0, 1], dtype=mg.uint8)
+    assert gradcheck(lambda x, i: x[i.long()], mg.tensor(X), index).verdict == PASS

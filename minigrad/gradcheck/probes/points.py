@@ -115,6 +115,7 @@ def constants_elsewhere(a):
     elif a.dtype.kind == "f":
         found = {"backwards": x[::-1], "growing": x * np.linspace(0.5, 1.5, x.size), "one 0": np.where(first, 0, x)}
     else:
+        x = x.astype(np.int64)
         found = {
             "all the first": np.full_like(x, x[0]),
             "all twice": np.repeat(x, 2)[: x.size],
@@ -124,8 +125,7 @@ def constants_elsewhere(a):
             "negative": x - 1 - x.max(),
             "beyond": x + 1 + x.max(),
         }
-    others = {name: other.astype(a.dtype).reshape(a.shape) for name, other in found.items()}
-    return {name: other for name, other in others.items() if not np.array_equal(other, a)}
+    return {name: y for name, x in found.items() if not np.array_equal(y := x.astype(a.dtype).reshape(a.shape), a)}
 
 
 def beyond(a, other):
@@ -205,7 +205,7 @@ def cuts(p, m):
 
 def _too_small(tensors, m):
     """Would an index lie beyond a dim of m elements? No kernel looks whether it fits."""
-    return any(x.dtype.kind in "iu" and host(x).max(initial=-1) >= m for x in tensors)
+    return any(x.dtype.kind in "iu" and x.numel() and host(x).max() >= m for x in tensors)
 
 
 def growth(p):
@@ -437,7 +437,7 @@ def _strange(value, other):
 def _others(p, name, value, n):
     """Other values of an option of this value, for an input of n dims."""
     unsafe = checks_nothing(p)
-    if isinstance(value, (list, tuple, np.ndarray)) and not unsafe:
+    if (isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim)) and not unsafe:
         a = np.asarray(value) if len({*map(np.shape, value)}) == 1 else np.empty(0)
         if a.dtype.kind == "f" or (a.dtype.kind in "iub" and not isinstance(value, tuple)):
             others = constants_elsewhere(a).values() if a.size else ()
