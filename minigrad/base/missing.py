@@ -15,20 +15,28 @@ PAGE = Path(__file__).parents[1] / "coming_from_pytorch.md"
 @functools.cache
 def instead() -> dict[str, str]:
     """{name of PyTorch: what to write instead}: the table of PAGE under "Missing"."""
-    try:
-        table = PAGE.read_text(encoding="utf-8").partition("## Missing")[2].partition("\n## ")[0]
-    except OSError:  # installed without its documents
-        return {}
+    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""  # installed without its documents
+    table = page.partition("## Missing")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
     return {name: here.replace("`", "") for names, here in rows for name in re.findall(r"`(\w+)`", names)}
 
 
 def no_attribute(of: str, name: str, obj: object) -> AttributeError:
     """The error that obj, called `of`, has no attribute of that name, with what to write instead, if PAGE says so."""
-    message = f"{of} has no attribute {name!r}"
     if name in instead():
-        return AttributeError(f"{message}; instead: {instead()[name]}")
-    return AttributeError(message, name=name, obj=obj)  # Python may suggest a name like it
+        return AttributeError(f"{of} has no attribute {name!r}; instead: {instead()[name]}")
+    return AttributeError(f"{of} has no attribute {name!r}", name=name, obj=obj)  # Python may suggest a name like it
+
+
+class Lacking:
+    """An attribute that is not there, although dir() of the class has it: whoever reads it gets no_attribute. (With a
+    __getattr__, all that the class does have would be read more slowly.)"""
+
+    def __init__(self, of: str, name: str) -> None:
+        self.of, self.name = of, name
+
+    def __get__(self, obj: object, owner: type) -> Any:
+        raise no_attribute(self.of, self.name, obj)
 
 
 def attributes(module: str, later: Mapping[str, str | None] = MappingProxyType({})) -> Callable[[str], Any]:

@@ -46,8 +46,7 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
 
     say(prompt)
     try:
-        model.generate(
-            idx, tokens, temperature, top_k, top_p, Generator(seed + 2 * 2**32), each=lambda ids: say(vocab.decode(ids))
-        )
+        draws = Generator(seed + 2 * 2**32)
+        model.generate(idx, tokens, temperature, top_k, top_p, draws, each=lambda ids: say(vocab.decode(ids)))
     finally:
         print()  # what is said next begins a line of its own

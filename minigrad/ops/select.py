@@ -32,22 +32,23 @@ class Maximum(Op):
     cases = [case(apart((3, 4)), normal((3, 4))), case((3, 4), (4,)), case(apart((3, 4)), 0.0)]
     broadcasts = True
 
-    loses = operator.lt  # than the other
+    largest = True
 
     def forward(self, a, b):
         self.save_inputs(a, b)
-        return getattr(self.backend, self.name)(a, b)
+        return (self.backend.maximum if self.largest else self.backend.minimum)(a, b)
 
     def backward(self, dy):
         a, b = self.saved_inputs()
-        a_loses, b_loses = (self.loses(*pair) if needed else None for pair, needed in zip(((a, b), (b, a)), self.needs))
+        loses = operator.lt if self.largest else operator.gt
+        a_loses, b_loses = (loses(*pair) if needed else None for pair, needed in zip(((a, b), (b, a)), self.needs))
         return _shares(dy, a == b, a_loses, b_loses)
 
 
 class Minimum(Maximum):
     """y = min(a, b);   dy goes to the smaller, half to each where they tie"""
 
-    loses = operator.gt
+    largest = False
 
 
 class Where(Op):

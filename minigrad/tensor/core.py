@@ -6,13 +6,13 @@ Names, arguments and shapes follow PyTorch; NumPy's axis= and keepdims= are acce
 import builtins
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .. import autograd, backend, dtypes
 from ..autograd import GraphError, Handle, Node, Op, Storage, Value
-from ..base.missing import no_attribute
+from ..base.missing import Lacking, instead
 from ..base.recording import thread
 from ..ops import elementwise, index, movement
 from ..ops import public as ops
@@ -186,12 +186,8 @@ class Tensor(Gradients, InPlace, Interop):
             thread.recorder.note(x)
         return x
 
-    if not TYPE_CHECKING:  # to mypy a Tensor would have every attribute
-
-        def __getattr__(self, name):
-            if hasattr(type(self), name):  # a property has raised AttributeError, which says why
-                return object.__getattribute__(self, name)
-            raise no_attribute("a Tensor", name, self)
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if hasattr(Tensor, name)]
 
     def __init__(self, *args: Any, **kwargs: Any):
         raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
@@ -356,6 +352,10 @@ class Tensor(Gradients, InPlace, Interop):
         """Zeros of the same shape, dtype and device, without a gradient."""
         on = self.storage.backend
         return Tensor._wrap(on.zeros(self.shape, self.dtype), Storage(on))
+
+
+for _name in instead().keys() - {*dir(Tensor)}:
+    setattr(Tensor, _name, Lacking("a Tensor", _name))
 
 
 def check_same_kind(what: str, x: Any, like: Value) -> None:

@@ -52,10 +52,9 @@ def _keys(x, descending):
     """Whole numbers in the order of x, of which NaN is the largest: int64."""
     if x.dtype.kind == "f":
         x = x.astype(np.float32 if x.itemsize < 4 else x.dtype) + 0.0  # -0 is 0
-        bits = x.view(f"i{x.itemsize}")  # in the order of x where x ≥ 0, in the other where it is negative:
+        bits = x.view(f"i{x.itemsize}")  # in the order of x where x ≥ 0; where not, all bits but the sign must change
         most = np.iinfo(bits.dtype).max
-        ordered = bits ^ (bits >> bits.itemsize * 8 - 1 & most)  # there all bits but the sign change
-        keys = np.where(np.isnan(x), most, ordered).astype(np.int64)
+        keys = np.where(np.isnan(x), most, bits ^ (bits >> bits.itemsize * 8 - 1 & most)).astype(np.int64)
     else:
         keys = (x ^ x.dtype.type(1 << 63)).view(np.int64) if x.dtype == np.uint64 else x.astype(np.int64)
     return ~keys if descending else keys
