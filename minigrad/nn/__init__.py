@@ -31,5 +31,5 @@ __all__ = [
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
     __getattr__ = attributes(__name__)
-    for each in functional, init, utils:
-        each.__getattr__ = attributes(each.__name__)
+    for _module in functional, init, utils:
+        _module.__getattr__ = attributes(_module.__name__)

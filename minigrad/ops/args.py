@@ -133,7 +133,7 @@ def shape_of(name, sizes):
         sizes = sizes[0]
     try:
         return tuple(map(operator.index, sizes))
-    except TypeError:
+    except (TypeError, ValueError):  # ValueError: a Tensor of several numbers
         raise TypeError(f"{name} takes ints, got {tuple(sizes)}") from None
 
 

@@ -407,10 +407,9 @@ def copied(x, y):
 @composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0), case((2, 3), repeats=2))
 def repeat_interleave(input: T, repeats: int, dim: int | None = None) -> T:
     """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat). dim None: of x flattened."""
-    if not isinstance(repeats, int) or repeats < 0:
-        raise ValueError(
-            f"repeat_interleave: repeats must be one int of at least 0, got {repeats!r}; x[i] repeats slice i"
-        )
+    (repeats,) = shape_of("repeat_interleave", ((repeats,),))
+    if repeats < 0:
+        raise ValueError(f"repeat_interleave: repeats must not be negative, got {repeats}")
     if dim is None or not input.ndim:
         return repeat_interleave(input.reshape(-1), repeats, dim or 0)
     dim, shape = one_dim("repeat_interleave", input, dim), input.shape

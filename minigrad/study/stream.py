@@ -245,8 +245,7 @@ class Run:
     def _leave(self, module, args, y):
         if self._embedded.get(module) in self.x:
             return None  # a later look at the table, such as the loss may take
-        key = module, "out"
-        return (self._kept(key, y[0]), *y[1:]) if isinstance(y, tuple) else self._kept(key, y)
+        return (self._kept((module, "out"), y[0]), *y[1:]) if isinstance(y, tuple) else self._kept((module, "out"), y)
 
     def call(self, part):
         """The LayerTrace of an attention layer, or None if all its heads are pruned."""

@@ -12,7 +12,7 @@ from ..culprit import at_a_kink, culprit, excuse, nearby
 from ..differences import STEP
 from ..report import FAIL, NONFINITE, PASS, SEVERITY, Finding, failure, told
 from ..subject import host, joined, split
-from .points import checks_nothing
+from .points import by_numpy, checks_nothing, mapped_once
 
 SINGLES = 2  # elements that are checked one by one, the smallest and the largest,
 MANY_OPS = 64  # or only one, if at least this many ops run: in a loop, say, all elements go through the same
@@ -25,7 +25,8 @@ SHOWN = 24  # elements of an input in the text of a call
 def check_point(p, point):
     """A Finding for the gradient at a Point: FAIL for a different slope, WARN for a missing one, PASS also for kinks
     and noise, which another point may have. None if the forward raises there or gives NaN."""
-    with subject_of(point.fn, point.inputs, p.wrt) as subject:
+    inputs = mapped_once(point.inputs, by_numpy) if point.far and not p.framework else point.inputs
+    with subject_of(point.fn, inputs, p.wrt) as subject:
         try:
             subject = subject.moved(point.arrays) if point.arrays else subject
             for _ in range(p.order - 1):

@@ -46,6 +46,7 @@ class Point:
     inputs: tuple
     doubted: bool = False  # may it mean nothing to the function? Then a failure is a WARN
     lenient: bool = False  # may the backward raise where the forward runs?
+    far: bool = False  # may an index lie out of bounds? Then NumPy computes, which refuses that, and no kernel
     arrays: Any = None  # one for each leaf, in place of the numbers of the inputs and parameters
 
 
@@ -141,9 +142,7 @@ def out_of_order(a, other):
 
 def indices(p):
     """The same function with other numbers in its inputs that are no floats: an index, counts or classes all the same,
-    backwards, repeated, negative or too large, and other masks.
-
-    Numbers beyond the user's are tried where NumPy would refuse a wrong index, and no kernel read out of bounds."""
+    backwards, repeated, negative or too large, and other masks."""
     p.require_first_order()
     found = [x for x in dict.fromkeys(flat(p.inputs)) if not x.is_floating_point() and x.numel()]
     if not found:
@@ -152,11 +151,9 @@ def indices(p):
         a = host(x)
         for name, array in constants_elsewhere(a).items():
             inputs = mapped_once(p.inputs, lambda y, x=x, array=array: like(y, array) if y is x else y)
-            if far := beyond(a, array):
-                if unguarded(p):
-                    continue
-                inputs = inputs if p.framework else mapped_once(inputs, by_numpy)
-            yield Point(f"indices {name}", p.fn, inputs, doubted=far or out_of_order(a, array))
+            far = beyond(a, array)
+            if not (far and unguarded(p)):
+                yield Point(f"indices {name}", p.fn, inputs, far or out_of_order(a, array), far=far)
 
 
 def by_numpy(x):
@@ -377,7 +374,10 @@ def parameters(p):
     for fn, inputs, known, changed in one[:MOST_TRIES] + two[:MOST_PAIRS]:
         name = ", ".join(f"{name}={shortened(value)}" for name, value in changed)
         doubted = any(_strange(known[key], value) for key, value in changed)
-        yield Point(name, fn, _changed(fn, inputs, dict(changed)), doubted)
+        far = any(
+            isinstance(v, (list, np.ndarray)) and beyond(np.asarray(known[key]), np.asarray(v)) for key, v in changed
+        )
+        yield Point(name, fn, _changed(fn, inputs, dict(changed)), far or doubted, far=far)
 
 
 def _calls(p):
@@ -429,8 +429,7 @@ def _changed(fn, inputs, options):
 def _strange(value, other):
     """May this other value of an option mean nothing?"""
     if isinstance(value, (list, np.ndarray)):
-        a, b = np.asarray(value), np.asarray(other)
-        return beyond(a, b) or out_of_order(a, b)
+        return out_of_order(np.asarray(value), np.asarray(other))
     return type(other) is float and other < 0 <= value  # Huber's delta is a size
 
 
