@@ -5,7 +5,7 @@ import math
 from ..autograd import FormulaOp, Op, composite
 from ..autograd.cases import apart, case, uniform
 from ..typing import T
-from .args import floating
+from .args import floating, refuse_bools
 from .elementwise import log1p, of_output, unary
 from .select import where
 
@@ -100,7 +100,8 @@ tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)
 
 
 def relu(input: T) -> T:
-    """max(x, 0). Of x's shape and dtype (of bools, int64); the gradient at 0 is 0."""
+    """max(x, 0). Of x's shape and dtype; the gradient at 0 is 0. Raises TypeError for bools."""
+    refuse_bools("relu", input.dtype)
     return Relu.apply(input)
 
 

@@ -29,6 +29,11 @@ def require_float(name, *xs):
             raise TypeError(f"{name} needs floating-point input, got {x.dtype}; convert with .to(minigrad.float32)")
 
 
+def refuse_bools(name, dtype):
+    if dtype.kind == "b":
+        raise TypeError(f"{name} is not defined for bools; convert one with .long()")
+
+
 def promoted(name, *operands):
     """The inputs in one dtype: Tensors cast, Python and NumPy scalars weak, arrays taken as constants. As in PyTorch,
     those of the CPU without dims go to the device of the others."""

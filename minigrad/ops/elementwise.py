@@ -6,7 +6,7 @@ from ..autograd import Op, Value, composite
 from ..autograd.cases import apart, case, integers, positive, uniform
 from ..backend import reference
 from ..typing import Operand, T
-from .args import check_broadcast, floating, giving, promoted
+from .args import check_broadcast, floating, giving, promoted, refuse_bools
 
 __all__ = [
     "abs", "add", "cos", "div", "erf", "erfc", "exp", "floor", "floor_divide", "log", "log1p", "mul", "neg", "pow",
@@ -351,8 +351,7 @@ def _checked_division(name, x, other):
     """Both in one dtype, of which a kernel can divide. Raises for what Python refuses too."""
     x, other = promoted(name, x, other)
     dtype = (x if isinstance(x, Value) else other).dtype
-    if dtype.kind == "b":
-        raise TypeError(f"{name} is not defined for bools; convert one with .long()")
+    refuse_bools(name, dtype)
     if dtype.kind in "iu" and not isinstance(other, Value) and other == 0:
         raise ZeroDivisionError(f"{name}: integers divided by zero")
     return x, other

@@ -6,7 +6,7 @@ import string
 from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.cases import case
 from ..typing import Array, T
-from .args import promoted, require_float
+from .args import promoted, refuse_bools, require_float
 from .index import diagonal
 from .movement import alias, expanded, permute, permuted, reshape, shaped, unsqueeze
 
@@ -20,6 +20,7 @@ class Matmul(Op):
     broadcasts = True
 
     def forward(self, a, b):
+        refuse_bools("matmul", a.dtype)
         self.save_inputs(a if self.needs[1] else None, b if self.needs[0] else None)
         return self.backend.matmul(a, b)
 
@@ -34,8 +35,8 @@ def matmul(input: T, other: T | Array) -> T:
     """The matrix product x @ other, as in NumPy and PyTorch: (…, n, k) @ (…, k, m) -> (…, n, m).
 
     Leading dims are batches and broadcast; a 1-d x is a row, a 1-d other a column, and the dim of size 1 that they
-    bring is dropped again. Floats, ints or bools, promoted. Raises ValueError for sizes that do not fit, and for
-    numbers."""
+    bring is dropped again. Floats or ints, promoted. Raises ValueError for sizes that do not fit and for numbers, and
+    TypeError for bools."""
     a, b = promoted("matmul", input, other)
     if not (isinstance(a, Value) and isinstance(b, Value)) or a.ndim == 0 or b.ndim == 0:
         raise ValueError("matmul needs two tensors of at least one dim; use * to scale")

@@ -88,7 +88,7 @@ NUMBERS = {
 }  # fmt: skip
 # Where we are stricter than torch or it than we, on purpose; and torch's old `any` and `all` of uint8, which are uint8.
 APART = {
-    *((name, "bool") for name in ("abs", "argmax", "floor", "matmul", "sign")),
+    *((name, "bool") for name in ("abs", "argmax", "floor", "sign")),
     *((name, dtype) for name in ("&", "~") for dtype in NAMES if dtype != "bool"),
     ("any", "uint8"),
     ("all", "uint8"),
