@@ -233,7 +233,7 @@ class Module(Hooked):
                     raise TypeError(f"{type(self).__name__}.to: parameters are floats, not {y.dtype}")
                 if x.dtype.kind != "f" and y.dtype.kind == "f":
                     y = x.detach().to(y.device)  # integers stay integers
-                if y.storage is not x.storage:
+                if y.array is not x.array:
                     _take_over(x, y)
         return self
 

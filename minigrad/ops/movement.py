@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from ..autograd import Op, Value, composite
 from ..autograd.cases import case
+from ..backend.launch.movement import has_view
 from ..dtypes import check_holds
 from ..typing import Dims, Size, T
 from .args import many_dims, numpy_names, one_dim, promoted, shape_of
@@ -73,7 +74,7 @@ class Reshape(Op):
 def reshape(input: T, *shape: Size) -> T:
     """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy.
     Raises ValueError for another size."""
-    return _reshaped("reshape", input, shape_of("reshape", shape))
+    return Reshape.apply(input, shape=_shape_for("reshape", input, shape))
 
 
 def shaped(x, shape):
@@ -81,8 +82,9 @@ def shaped(x, shape):
     return x if x.shape == shape else Reshape.apply(x, shape=shape)
 
 
-def _reshaped(name, x, shape):
-    """x in another shape, of which one size may be -1."""
+def _shape_for(name, x, sizes):
+    """The shape that f(x, *sizes) means, of which one size may be -1."""
+    shape = shape_of(name, sizes)
     if -1 in shape:
         known = math.prod(size for size in shape if size != -1)
         if shape.count(-1) > 1 or known == 0 or x.numel() % known:
@@ -90,18 +92,18 @@ def _reshaped(name, x, shape):
         shape = tuple(x.numel() // known if size == -1 else size for size in shape)
     if math.prod(shape) != x.numel() or min(shape, default=0) < 0:
         raise ValueError(f"{name}: {x.numel()} elements of shape {x.shape} do not fit shape {shape}")
-    return Reshape.apply(x, shape=shape)
+    return shape
 
 
 def view(input: T, *shape: Size) -> T:
     """Like reshape, but never a copy: raises RuntimeError where the memory layout does not allow a view of that shape,
     and ValueError for another size."""
-    y = _reshaped("view", input, shape_of("view", shape))
-    if y.storage is not input.storage and input.numel():
+    shape = _shape_for("view", input, shape)
+    if not has_view(input.shape, input.array.strides, shape):
         raise RuntimeError(
-            f"view: the memory layout of this {input.shape} tensor allows no view of shape {y.shape}; use reshape"
+            f"view: the memory layout of this {input.shape} tensor allows no view of shape {shape}; use reshape"
         )
-    return y
+    return Reshape.apply(input, shape=shape)
 
 
 @composite(case((2, 3, 4)), case((2, 3, 4), start_dim=1), case(()))
@@ -221,7 +223,8 @@ class Flip(Op):
     cases = [case((3, 4), dims=(0,)), case((2, 3, 4), dims=(0, 2))]
 
     def forward(self, x, dims):
-        return self.backend.copy(self.backend.flip(x, dims))
+        steps = [slice(None, None, -1 if d in dims else 1) for d in range(x.ndim)]
+        return self.backend.copy(self.backend.getitem(x, (*steps, ...)))
 
     def backward(self, dy):
         return Flip.apply(dy, dims=self.dims)
@@ -395,12 +398,7 @@ def repeat(input: T, *repeats: Size) -> T:
     shape = (1,) * extra + input.shape
     pairs = shaped(input, tuple(size for n in shape for size in (1, n)))
     tiled = expanded(pairs, tuple(size for r, n in zip(repeats, shape) for size in (r, n)))
-    return copied(input, shaped(tiled, tuple(r * n for r, n in zip(repeats, shape))))
-
-
-def copied(x, y):
-    """y, or a copy of it where it is still a view of x, because there was nothing to do."""
-    return y.clone() if y.storage is x.storage else y
+    return shaped(clone(tiled), tuple(r * n for r, n in zip(repeats, shape)))
 
 
 @numpy_names
@@ -414,7 +412,7 @@ def repeat_interleave(input: T, repeats: int, dim: int | None = None) -> T:
         return repeat_interleave(input.reshape(-1), repeats, dim or 0)
     dim, shape = one_dim("repeat_interleave", input, dim), input.shape
     wide = expand(unsqueeze(input, dim + 1), shape[: dim + 1] + (repeats,) + shape[dim + 1 :])
-    return copied(input, reshape(wide, shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :]))
+    return shaped(clone(wide), shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :])
 
 
 @composite(case((3, 4), 1), case((3, 4), shifts=(1, -1), dims=(0, 1)))
@@ -431,4 +429,4 @@ def roll(input: T, shifts: int | Sequence[int], dims: Dims = None) -> T:
         n = y.shape[one_dim("roll", y, dim)] if y.ndim else 0
         back = shift % n if n else 0
         y = cat(split(y, [n - back, back], dim)[::-1], dim)
-    return copied(input, y)
+    return y if dims else clone(input)

@@ -13,7 +13,7 @@ from ..typing import Dims, T
 from .args import giving, many_dims, numpy_names, one_dim, require_float
 from .elementwise import abs, log, pow, published
 from .index import Gather
-from .movement import copied, expanded, pad, shaped
+from .movement import clone, expanded, pad, shaped
 from .select import where
 
 __all__ = [
@@ -320,12 +320,13 @@ def prod(input: T, dim: Dims = None, keepdim: bool = False) -> T:
         e = _exponents(y)
         whole = e.sum(-1, keepdim=True)
         y = Scale.apply(y, -e, whole - e)
+    y = y if n > 1 else clone(y)  # which nothing below may make a copy
     while (n := y.shape[-1]) != 1:
         y = pad(y, (0, 1), value=1) if n % 2 or not n else y[..., 0::2] * y[..., 1::2]
     if scaled:
         y = Scale.apply(y, whole, whole * 0.0)
     y = shaped(y, _kept(input.shape, dims) if keepdim else tuple(input.shape[d] for d in rest))
-    return copied(input, y.to(input.dtype) if input.dtype.kind == "f" else y)
+    return y.to(input.dtype) if input.dtype.kind == "f" else y
 
 
 class Logsumexp(Op):

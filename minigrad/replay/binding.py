@@ -103,7 +103,7 @@ class Binding(Running):
 
     def _bind(self, x, slot, tensor):
         copy = None
-        if tensor is not None and tensor.node is None and type(tensor.storage) is SharedStorage:
+        if x.size and tensor is not None and tensor.node is None and type(tensor.storage) is SharedStorage:
             if self.dirty:
                 self.flush()
             copy = self.on.alike(x)

@@ -138,9 +138,7 @@ class Captured(Generic[P, R]):
             self._recordings.clear()
             name = getattr(self.function, "__qualname__", self.function)
             log.warning(
-                "minigrad: capture of %s: each of %d calls did something new, so it runs as it is from now on",
-                name,
-                MOST,
+                "minigrad: capture of %s: each of %d calls did something new; it runs as it is from now on", name, MOST
             )
 
     @classmethod

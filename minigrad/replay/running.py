@@ -73,20 +73,17 @@ class Running:
         """Storage.changed, which has just counted a change."""
         if self.entry is not None:
             return
-        given, known = (
-            (self.real.get(storage), storage)
-            if storage in self.recording.storages
-            else (storage, self.static.get(storage))
-        )
+        inside = storage in self.recording.storages
+        given = self.real.get(storage) if inside else storage
+        known = storage if inside else self.static.get(storage)
         for partner in (given, known):
             if partner is not None and partner is not storage and partner.version is not None:
                 partner.version += 1
         if known is not None:
             self.recording.changed.add(known)
-        if given is None:
-            return
-        self.shares = self.shares or type(given) is SharedStorage
-        self.dirty = True
+        if given is not None:
+            self.shares = self.shares or type(given) is SharedStorage
+            self.dirty = True
 
     def _copied(self, copies):
         """Use new copies of memory that is shared with NumPy, or that memory itself."""

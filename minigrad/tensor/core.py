@@ -156,7 +156,7 @@ class Gradients(Attributes):
     @data.setter
     def data(self, value: "Tensor") -> None:
         check_same_kind(".data", value, self)
-        if value.storage is not self.storage:
+        if value.array is not self.array:
             self.storage.changed()
             compact = value if value.is_contiguous() else value.detach().clone()  # as optimizers need it
             self.array, self.storage = compact.array, compact.storage
@@ -274,7 +274,7 @@ class Tensor(Gradients, InPlace, Interop):
     def constant(self, data: Any) -> "Tensor":
         """A copy of data, numbers or an array, as a Tensor beside this one: same device, no gradient. Its dtype is
         the one NumPy infers. Raises TypeError for a dtype that minigrad lacks."""
-        array = np.array(dtypes.plain("constant", data))
+        array = np.array(dtypes.plain("constant", data), order="C")
         dtypes.as_dtype(array.dtype)
         on = self.storage.backend
         return Tensor._wrap(on.from_numpy(array), Storage(on))

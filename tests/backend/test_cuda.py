@@ -63,7 +63,6 @@ VIEWS = {
     "expand": lambda on, x: on.expand(x[:1], (2, *x.shape[:0], 3, 4)),
     "reshape": lambda on, x: on.reshape(x, (4, 6)),
     "reshape, copied": lambda on, x: on.reshape(x.transpose((2, 1, 0)), (6, 4)),
-    "flip": lambda on, x: on.flip(x, (0, 2)),
 }
 
 

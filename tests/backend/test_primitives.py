@@ -135,7 +135,7 @@ ALONG = {  # primitives, along a dim or several
     **{name: (lambda on, x, d, name=name: getattr(on, name)(x, (d,), False)) for name in ("sum", "max", "any", "all")},
     "min of two": lambda on, x, d: on.min(x, (1, d), True),
     **{name: (lambda on, x, d, name=name: getattr(on, name)(x, d, False)) for name in ("argmax", "argsort", "cumsum")},
-    **{name: (lambda on, x, d, name=name: getattr(on, name)(x, d)) for name in ("softmax", "logsumexp", "flip")},
+    **{name: (lambda on, x, d, name=name: getattr(on, name)(x, d)) for name in ("softmax", "logsumexp")},
     "softmax_backward": lambda on, x, d: on.softmax_backward(x, x, d),
     "cat": lambda on, x, d: on.cat([x, x], d),
     "gather": lambda on, x, d: on.gather(x, d, on.argsort(x, 0, False) % 20),

@@ -117,22 +117,6 @@ def test_a_cache_checks_batch_heads_and_dtype_of_both():
     assert cache.length == 2 and cache.k.shape == (3, 0, 7, 3) and cache.v.shape == (3, 0, 7, 5)
 
 
-def test_gpt_config_checks_each_size_and_each_pruned_head():
-    sizes = dict(vocab_size=1, block_size=1, n_layer=1, n_head=1, n_embd=1)
-    m = nn.GPT(nn.GPTConfig(**sizes))
-    assert m(mg.zeros(1, 1, dtype=mg.int64))[0].shape == (1, 1, 1)
-    for name in sizes:
-        for size in (0, -1):
-            with pytest.raises(ValueError, match=f"{name} must be at least 1, got {size}"):
-                nn.GPTConfig(**sizes | {name: size})
-    sizes = dict(vocab_size=5, block_size=4, n_layer=2, n_head=3, n_embd=6)
-    for pruned in ({2: [0]}, {-1: [0]}, {0: [3]}, {0: [-1]}, {1: [0, 3]}):
-        with pytest.raises(ValueError, match=r"2 layers of 3 heads have no \{"):
-            nn.GPTConfig(**sizes, pruned=pruned)
-    config = nn.GPTConfig(**sizes, pruned={"1": [2, 0, 2], 0: []})
-    assert config.pruned == {1: [0, 2]}
-
-
 # -------------------------------------------------------------------------------------------------------------- forward
 
 

@@ -40,7 +40,7 @@ class Config:
 
 NAMESPACE, CONFIG = argparse.Namespace(alpha=1.0), Config()
 NUMBERS, NESTED, HISTORY = [1.0, 2.0], {"a": {"b": 1.0}}, collections.deque(maxlen=3)
-RNG = np.random.default_rng(0)
+RNG, OWN = np.random.default_rng(0), mg.Generator()
 PICKED = itertools.cycle([1.0, 2.0, 0.5])
 CALLBACKS: list = []
 
@@ -88,7 +88,7 @@ READS = {
     "a value": lambda x: x * x.sum().item() if x.sum() > 0 else x - 1,
     "another path": lambda x: x.exp() if NUMBERS[0] > 2 else (x * 2).tanh() if NUMBERS[0] > 1 else x + 1,
     "a mode": lambda x: F.dropout(x, 0.5, training=NUMBERS[0] > 1),
-    "random numbers": lambda x: x + mg.randn(3) * mg.rand(3) + mg.randperm(3).float(),
+    "random numbers": lambda x: x + mg.randn(3) * mg.rand(3, generator=OWN) + mg.randperm(3),
     "a new seed": lambda x: x + (mg.manual_seed(int(NUMBERS[0])), mg.rand(3))[1],
 }
 
@@ -105,7 +105,7 @@ def begin(monkeypatch):
     global RNG, PICKED
     RNG, PICKED = np.random.default_rng(0), itertools.cycle([1.0, 2.0, 0.5])
     monkeypatch.setenv("MINIGRAD_TEST_FACTOR", "1")
-    HISTORY.clear(), looked_up.cache_clear(), random.seed(0), mg.manual_seed(0)
+    HISTORY.clear(), looked_up.cache_clear(), random.seed(0), mg.manual_seed(0), OWN.manual_seed(5)
     counted.__defaults__[0][0] = READS["a module's attribute"].calls = 0
 
 

@@ -30,6 +30,8 @@ def test_creation():
     same(mg.ones(()), f32(1))
     same(mg.ones(0, 3), np.ones((0, 3), f32))
     same(mg.full((2,), 7), [7, 7])
+    same(mg.full((1,), np.uint8(3)), [3])
+    same(mg.multinomial(mg.tensor([0.0, 1.0, 0.0]), 3, replacement=True), [1, 1, 1])
     same(mg.full(2, True), [True, True])
     same(mg.arange(4), np.arange(4))
     same(mg.arange(1, 2, 0.25), np.arange(1, 2, 0.25, f32))
@@ -52,7 +54,12 @@ def test_tensor_copies_and_as_tensor_shares():
     assert mg.as_tensor(shared) is shared and mg.as_tensor(data, dtype=mg.float32)[1] == 1
     assert np.shares_memory(mg.as_tensor(data, dtype=mg.float64).numpy(), data)
     source = leaf(3)
+    with mg.no_grad():
+        assert mg.tensor([mg.tensor(1.0, requires_grad=True), 2.0]).tolist() == [1, 2]
     assert not mg.tensor(source).requires_grad and not np.shares_memory(mg.tensor(source).numpy(), source.array)
+    shared = mg.tensor([[1, 2], [3, 4]])
+    shared.data = shared.data.T  # of the same memory
+    assert shared.tolist() == [[1, 3], [2, 4]]
 
 
 def test_a_tensor_is_not_made_by_its_class():

@@ -146,7 +146,7 @@ def places(shape, index):
     lead = len(shape)
     if Ellipsis not in [i for i in index if not isinstance(i, np.ndarray)]:
         lead = min(lead, sum(i.ndim if is_mask(i) else i is not None and not is_bool(i) for i in index))
-    positions, step = np.zeros((), np.int64), 1
+    positions, step = np.broadcast_to(np.int64(0), shape[:lead])[index], 1
     for d in reversed(range(lead)):
         along = np.arange(shape[d], dtype=np.int64).reshape(-1, *(1,) * (lead - 1 - d)) * step
         positions = positions + np.broadcast_to(along, shape[:lead])[index]

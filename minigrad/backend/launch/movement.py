@@ -7,7 +7,7 @@ import functools
 import math
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_index
 
 from ...base.recording import CaptureError, refuse_within, thread
 from ..kernels import constant
@@ -33,7 +33,7 @@ class Movement(Launcher):
     @natively(always=True)
     def to_numpy(self, x):
         refuse_within("reading values on the host")
-        if not has_memory(x):
+        if x.size and not has_memory(x):
             raise CaptureError(
                 "this array of a captured step has no values: ask its Tensor for numpy() within the step"
             )
@@ -66,7 +66,8 @@ class Movement(Launcher):
 
     @VIEW
     def is_writeable(self, x):
-        return getattr(x.flags, "writeable", True) and all(s or n < 2 for n, s in zip(x.shape, x.strides))
+        repeats = x.size and any(s == 0 and n > 1 for n, s in zip(x.shape, x.strides))
+        return getattr(x.flags, "writeable", True) and not repeats
 
     # -- views, and copies where there is none
 
@@ -81,11 +82,6 @@ class Movement(Launcher):
     @VIEW
     def permute(self, x, dims):
         return x.transpose(dims)
-
-    @VIEW
-    def flip(self, x, dims):
-        dims = normalize_axis_tuple(dims, x.ndim)
-        return x[tuple(slice(None, None, -1) if d in dims else slice(None) for d in range(x.ndim))]
 
     # -- moving
 

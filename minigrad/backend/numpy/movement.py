@@ -46,7 +46,6 @@ class Movement:
         return x.transpose(dims)
 
     expand = staticmethod(np.broadcast_to)  # a view: broadcast, with strides of 0
-    flip = staticmethod(np.flip)  # a view: reversed along dims, one or several
     cat = staticmethod(np.concatenate)  # one after the other along dim
     stack = staticmethod(np.stack)  # side by side along a new dim
 

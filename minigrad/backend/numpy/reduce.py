@@ -27,7 +27,7 @@ class Reduce:
     def argsort(self, x, dim, descending, k=None):
         """int64, stable; NaN is the largest number. k: only the first k."""
         x = np.moveaxis(x, dim, -1)
-        order = None if k is None else _first_places(x.reshape(-1, x.shape[-1]), descending, k)
+        order = _first_places(x.reshape(-1, x.shape[-1]), descending, k) if k and x.size else None
         order = _order(x, descending)[..., :k] if order is None else order.reshape(*x.shape[:-1], k)
         return np.moveaxis(order, -1, dim)
 

@@ -53,6 +53,7 @@ def test_sizes_are_ints_of_at_least_one(name):
         ({"pruned": {"1": [0], "01": [1]}}, "pruned must be"),
         ({"pruned": {0: [[1]]}}, "pruned must be"),
         ({"pruned": {2: [0]}}, r"have no \{2: \[0\]\}"),
+        ({"pruned": {-1: [0]}}, r"have no \{-1: \[0\]\}"),
         ({"pruned": {0: [-1]}}, r"have no \{0: \[-1\]\}"),
         ({"pruned": {0: [0, 2]}}, r"have no \{0: \[0, 2\]\}"),
     ],

@@ -195,7 +195,7 @@ def compacted(y, args, copy=np.ascontiguousarray):
     if type(y) is tuple:
         return tuple(compacted(part, args, copy) for part in y)
     if type(y) is not np.ndarray or y.flags.c_contiguous:
-        return y
+        return np.asarray(y) if isinstance(y, np.generic) else y  # a scalar would be a number to the next kernel
     return y if any(type(x) is np.ndarray and np.may_share_memory(x, y) for x in args) else copy(y)
 
 
