@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..autograd import Handle
-from ..dtypes import DEFAULT_FLOAT, float64
+from ..dtypes import DEFAULT_FLOAT, float64, int64
 from ..ops.public import cat, stack
 from ..tensor import Tensor, arange, check_same_kind, empty, tensor, zeros
 from ..typing import DTypeLike
@@ -160,7 +160,7 @@ class MultiheadAttention(Module):
         left_padding (B,) int64: the number of keys hidden at the start of each row."""
         key = query if key is None else key
         value = key if value is None else value
-        self._check(query, key, value)
+        self._check(query, key, value, left_padding)
         if not self.batch_first:  # within, all is (B, T, C)
             turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}  # one Tensor stays one
             query, key, value = (turned[id(x)] for x in (query, key, value))
@@ -369,28 +369,28 @@ class MultiheadAttention(Module):
             return self._batched
         return getattr(self, f"_{impl}")
 
-    def _check(self, query, key, value):
+    def _check(self, query, key, value, left_padding):
         given = {"query": (query, "T", self.embed_dim), "key": (key, "S", self.kdim), "value": (value, "S", self.vdim)}
         for name, (x, length, size) in given.items():
             if x.ndim != 3 or x.shape[2] != size:
                 dims = f"B, {length}" if self.batch_first else f"{length}, B"
                 raise ValueError(f"{name} must be ({dims}, {size}), got shape {x.shape}")
         batch = 0 if self.batch_first else 1
-        if query.shape[batch] != key.shape[batch] or key.shape[:2] != value.shape[:2]:
+        if (B := query.shape[batch]) != key.shape[batch] or key.shape[:2] != value.shape[:2]:
             raise ValueError(f"query {query.shape}, key {key.shape} and value {value.shape} do not fit each other")
-        gates = self.head_gates
-        if gates is not None and (gates.shape != (self.num_heads,) or gates.dtype != query.dtype):
-            raise ValueError(
-                f"head_gates must be ({self.num_heads},) of {query.dtype}, got {gates.shape} of {gates.dtype}"
-            )
+        gates = "head_gates", self.head_gates, (self.num_heads,), query.dtype
+        for name, x, shape, dtype in (gates, ("left_padding", left_padding, (B,), int64)):
+            if x is not None and (x.shape != shape or x.dtype != dtype):
+                raise ValueError(f"{name} must be {shape} of {dtype}, got {x.shape} of {x.dtype}")
 
     def _masks(self, query, key, attn_mask, key_padding_mask, left_padding, is_causal, start):
         """(all masks as one, is_causal), as F.attention_pattern takes them. The queries begin at position start."""
         (B, T), S, nh = query.shape[:2], start + key.shape[1], self.num_heads
         masks = []
         if attn_mask is not None:
-            per_head = attn_mask.ndim == 3 and attn_mask.shape[0] == B * nh
-            masks.append(attn_mask.reshape(B, nh, *attn_mask.shape[1:]) if per_head else attn_mask)
+            if attn_mask.shape not in ((T, S), (B * nh, T, S)):  # (B, T, S) would be taken for a mask of each head
+                raise ValueError(f"attn_mask must be {(T, S)} or {(B * nh, T, S)}, got shape {attn_mask.shape}")
+            masks.append(attn_mask.reshape(B, nh, T, S) if attn_mask.ndim == 3 else attn_mask)
         if key_padding_mask is not None:
             if key_padding_mask.shape != (B, S):
                 raise ValueError(f"key_padding_mask must be {(B, S)}, got shape {key_padding_mask.shape}")
@@ -403,7 +403,7 @@ class MultiheadAttention(Module):
             is_causal = False
             if key.shape[1] > 1:  # a single query stands last, and sees all keys
                 masks.append(hidden_future(T, S, start, query.device))
-        return combined(masks, B, nh, T, S, query.dtype), is_causal
+        return combined(masks, query.dtype), is_causal
 
     def new_cache(self, batch: int, capacity: int) -> KVCache:
         """An empty KVCache for `batch` sequences of up to `capacity` positions."""

@@ -15,15 +15,12 @@ def hidden_future(T, S, start=0, device="cpu"):
     return tensor(~np.tri(T, S, start, dtype=bool), device=device)
 
 
-def combined(masks, B, nh, T, S, dtype):
+def combined(masks, dtype):
     """One mask of four dims for F.attention_pattern, in which True means to attend; None if there are no masks.
 
     masks: Tensors that broadcast to scores (B, nh, T, S), bool (True: do not attend) or of `dtype`, that of the scores,
-    to which they are added. Raises ValueError and TypeError for others."""
-    shape = B, nh, T, S
+    to which they are added. Raises TypeError for others."""
     for mask in masks:
-        if not _broadcasts(mask.shape, shape):
-            raise ValueError(f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {shape}")
         if mask.dtype.kind != "b" and mask.dtype != dtype:
             raise TypeError(f"attention: masks must be bool or {dtype} like the query, got {mask.dtype}")
     hidden = [mask for mask in masks if mask.dtype.kind == "b"]
@@ -37,7 +34,3 @@ def combined(masks, B, nh, T, S, dtype):
     else:
         mask = ~functools.reduce(operator.or_, hidden)
     return mask.reshape(*(1,) * (4 - mask.ndim), *mask.shape)
-
-
-def _broadcasts(shape, to):
-    return len(shape) <= len(to) and all(n in (1, m) for n, m in zip(shape[::-1], to[::-1]))

@@ -65,14 +65,19 @@ def binary_cross_entropy_with_logits(
 ) -> T:
     """-(t ln p + (1 - t) ln(1 - p)), t the target and p = sigmoid(input), exact for any logit. Both of one shape.
 
-    weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast. Result
-    and errors are those of mse_loss."""
+    weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast to
+    input. Result and errors are those of mse_loss."""
     _check_pair("binary_cross_entropy_with_logits", input, target, reduction)
     ones = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
     below = input < 0
     small = log1p(where(below, input, -input).exp())  # ln(1 + e^-|input|)
     loss = where(below, (1 - target) - ones, 1 - target) * input + ones * small
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    loss = loss if weight is None else loss * weight
+    if loss.shape != input.shape:
+        raise ValueError(
+            f"weight and pos_weight must broadcast to input's shape {input.shape}; losses are {loss.shape}"
+        )
+    return _reduced(loss, reduction)
 
 
 class XLogX(Op):

@@ -12,9 +12,7 @@ from minigrad import nn
 from .heads import FORMS, HS, NH, PADDING, B, C, S, close, data, layer
 
 COMBINATIONS = list(
-    itertools.product(
-        ("none", "bool", "float"), ("T S", "1 S", "B·nh T S"), (False, True), (False, True), (None, "alibi")
-    )
+    itertools.product(("none", "bool", "float"), ("T S", "B·nh T S"), (False, True), (False, True), (None, "alibi"))
 )
 
 
@@ -32,7 +30,7 @@ def test_masks_given_together_all_hold(kind, shape, padded, causal, positions):
     m, x, rng, options = layer(positions=positions), data(B, S, C), np.random.default_rng(0), {}
     allowed, added = np.ones((B, NH, S, S), bool), np.zeros((B, NH, S, S))
     if kind != "none":
-        hidden = rng.random({"T S": (S, S), "1 S": (1, S), "B·nh T S": (B * NH, S, S)}[shape]) < 0.3
+        hidden = rng.random({"T S": (S, S), "B·nh T S": (B * NH, S, S)}[shape]) < 0.3
         bias = np.where(hidden, -np.inf, rng.standard_normal(hidden.shape))
         given = hidden if kind == "bool" else bias
         options["attn_mask"] = mg.tensor(given)
@@ -58,29 +56,20 @@ def test_masks_given_together_all_hold(kind, shape, padded, causal, positions):
     close(m(x, is_causal=causal, need_weights=True, average_attn_weights=False, **options)[1], expected)
 
 
-def test_masks_of_every_broadcast_shape():
-    hide = np.zeros((2, 2, 3, 3), bool)
-    hide[1, 0, 2, 0] = True
-    for shape in (
-        (),
-        (1,),
-        (3,),
-        (1, 3),
-        (3, 1),
-        (3, 3),
-        (1, 3, 3),
-        (2, 3, 3),
-        (2, 1, 3, 3),
-        (1, 2, 1, 3),
-        (2, 2, 3, 3),
-    ):
-        mask = mg.tensor(np.zeros(shape, bool))
-        assert (nn.masks.combined([mask, mg.tensor(hide)], 2, 2, 3, 3, mg.float64).numpy() == ~hide).all()
-        assert nn.masks.combined([mask], 2, 2, 3, 3, mg.float64).shape == (1,) * (4 - len(shape)) + shape
-    for shape in ((2,), (4,), (2, 3), (3, 3, 3), (3, 1, 1, 1), (1, 2, 2, 3, 3), (1, 1, 1, 3, 3)):
-        with pytest.raises(ValueError, match=r"mask of shape .* does not broadcast to scores of shape \(2, 2, 3, 3\)"):
-            nn.masks.combined([mg.tensor(np.zeros(shape, bool))], 2, 2, 3, 3, mg.float64)
-    assert nn.masks.combined([], 2, 2, 3, 3, mg.float64) is None
+def test_a_mask_has_one_of_two_shapes():
+    """(B, T, S) would be read as a mask of each head where B = nh."""
+    m, x = nn.MultiheadAttention(4, 2, batch_first=True, impl="batched"), mg.randn(2, 3, 4)
+    hide = np.arange(36).reshape(4, 3, 3) % 5 == 0
+    for mask in (hide[0], hide):
+        _, pattern = m(x, attn_mask=mg.tensor(mask), need_weights=True, average_attn_weights=False)
+        assert ((pattern == 0).numpy() == np.broadcast_to(mask, (4, 3, 3)).reshape(2, 2, 3, 3)).all()
+    for shape in ((), (3,), (1, 3), (3, 1), (1, 3, 3), (2, 3, 3), (2, 1, 3, 3), (2, 2, 3, 3), (3, 4), (4, 3, 1)):
+        with pytest.raises(ValueError, match=r"attn_mask must be \(3, 3\) or \(4, 3, 3\), got shape"):
+            m(x, attn_mask=mg.zeros(*shape).bool())
+    for left in (mg.tensor([1]), mg.tensor([[1], [0]]), mg.tensor([1.0, 0.0])):
+        with pytest.raises(ValueError, match=r"left_padding must be \(2,\) of int64, got"):
+            m(x, left_padding=left)
+    assert nn.masks.combined([], mg.float64) is None
 
 
 def test_hidden_future_counts_from_start():

@@ -83,6 +83,9 @@ def test_weights_belong_to_the_state():
     loss = nn.BCEWithLogitsLoss(mg.ones(2), pos_weight=mg.full((2,), 3.0))
     assert {name: w.tolist() for name, w in loss.state_dict().items()} == {"weight": [1, 1], "pos_weight": [3, 3]}
     assert loss.double().pos_weight.dtype == mg.float64
+    for factor in ({"weight": mg.ones(2, 1)}, {"pos_weight": mg.ones(2, 1)}):  # would give 4 losses
+        with pytest.raises(ValueError, match=r"must broadcast to input's shape \(2,\); losses are \(2, 2\)"):
+            nn.BCEWithLogitsLoss(**factor)(mg.ones(2), mg.ones(2))
     assert repr(nn.KLDivLoss(log_target=True)) == "KLDivLoss(reduction='mean', log_target=True)"
 
 
