@@ -12,10 +12,7 @@ from minigrad.backend.launch.contract import Contract
 from minigrad.backend.launch.source import source
 from minigrad.backend.runners.native import Native
 
-DEVICES = [
-    pytest.param("native", marks=pytest.mark.needs("g++")),
-    pytest.param("cuda", marks=pytest.mark.gpu),
-]
+DEVICES = [pytest.param("native", marks=pytest.mark.needs("g++")), pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 @functools.cache

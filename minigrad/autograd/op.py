@@ -47,6 +47,7 @@ class Op:
     rounds_as = 0.0  # a term of this size cancels in it: its result is rounded as if it were at least this large
     primitive = False  # True: forward only calls primitives of the backend, as all ops of minigrad do
     runs_hooks = False  # True: its backward calls the user's code
+    fills_unused = True  # its backward gets zeros for an output that nothing used; False: None
 
     # Set by apply(): always,
     params: dict[str, Any]

@@ -181,11 +181,10 @@ def _step(walk: _Walk, op: Any, dys: dict[int, Any], needs: tuple[bool, ...], an
         raise op.already_spent()
     if op.outputs is None:
         arguments: tuple[Any, ...] = (dys[0],)
-    else:  # an unused output has a gradient of zeros
-        arguments = tuple(
-            dys.get(i) if i in dys or meta is None else op.wrap(op.backend.zeros(*meta), Storage(op.backend))
-            for i, meta in enumerate(op.outputs)
-        )
+    else:
+        zeros = {i: meta for i, meta in enumerate(op.outputs) if i not in dys and meta and op.fills_unused}
+        dys |= {i: op.wrap(op.backend.zeros(*meta), Storage(op.backend)) for i, meta in zeros.items()}
+        arguments = tuple([dys.get(i) for i in range(len(op.outputs))])
     try:
         dxs = (op if needs == op.needs else op.narrowed(needs)).backward(*arguments)
     except AttributeError as error:

@@ -60,7 +60,7 @@ class Foreign(Op, abstract=True):
         return tuple(next(found) if needed else None for needed in self.needs)
 
 
-Foreign.primitive = False  # it runs anyone's code
+Foreign.primitive, Foreign.fills_unused = False, False  # it runs anyone's code, which may look for None
 
 
 class _Gradient:

@@ -95,7 +95,7 @@ class _Function:
             with torch.inference_mode(False):
                 dys = [dy if dy is None else _tensor(dy) for dy in dys]
                 found = _gradients(ys, [x for x, want in zip(xs, wanted) if want], dys, retain_graph=True)
-            return [g.detach().numpy() for g in found]
+            return [g.detach().to_dense().numpy() for g in found]
 
         return [y.detach().numpy() for y in ys], pullback
 

@@ -105,8 +105,10 @@ class Subject:
             try:
                 with autograd.no_grad():
                     return self.run(arrays).y
-            except autograd.GraphError:
+            except RuntimeError:  # of a hook, say, on what requires no gradient
+                y = self.run(arrays).y
                 self.needs_graph = True
+                return y
         return self.run(arrays).y
 
     def moved(self, arrays):
@@ -204,10 +206,10 @@ class Run:
 
     def gradient(self, dys, chosen=None, **options):
         """The gradients of the leaves as host arrays, zeros where none arrives. dys: an array for each output, cast to
-        its dtype. chosen: the numbers of the requested leaves. options go to autograd.backward."""
+        its dtype; None leaves it out. chosen: the numbers of the requested leaves. options go to autograd.backward."""
         chosen = range(len(self.leaves)) if chosen is None else chosen
-        tensors = [wrapped(dy.astype(y.dtype, copy=False), y) for dy, y in zip(dys, self.outputs)]
-        gradients = self.backward(tensors, [self.nodes[i] for i in chosen], **options)
+        cast = [dy if dy is None else wrapped(dy.astype(y.dtype, copy=False), y) for dy, y in zip(dys, self.outputs)]
+        gradients = self.backward(cast, [self.nodes[i] for i in chosen], **options)
         return [np.zeros(self.leaves[i].shape) if g is None else host(g) for i, g in zip(chosen, gradients)]
 
 

@@ -213,17 +213,7 @@ def test_a_reader_that_has_gone_leaves_nothing_behind():
     """The processes that shared the work have ended by then, and so has what Python keeps for them."""
     read, write = os.pipe()
     os.close(read)
-    command = [
-        sys.executable,
-        "-m",
-        "minigrad",
-        "check",
-        "--op=exp",
-        "--op=tanh",
-        "--op=exp",
-        "--order=1",
-        "--jobs=2",
-    ]
+    command = [sys.executable, "-m", "minigrad", "check", "--op=exp", "--op=tanh", "--op=exp", "--order=1", "--jobs=2"]
     env = os.environ | {"MINIGRAD_CPU": "numpy"}
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=env, timeout=60)
     os.close(write)

@@ -113,8 +113,7 @@ def test_empty_inputs_are_said_to_be():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"mode": "directional", "directions": 0}, {"directions": -1}, {"mode": "probes", "probes": iter(())}],
+    "options", [{"mode": "directional", "directions": 0}, {"directions": -1}, {"mode": "probes", "probes": iter(())}]
 )
 def test_options_that_leave_nothing_to_compare(options):
     with pytest.raises(ValueError, match=r"directions must be|probes must be"):
@@ -127,8 +126,7 @@ def test_probes_out_of_a_generator():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"rtol": "1e-3"}, {"atol": None}, {"eps": "a"}, {"probes": 3}, {"seed": -1}, {"seed": None}, {"wrt": 9}],
+    "options", [{"rtol": "1e-3"}, {"atol": None}, {"eps": "a"}, {"probes": 3}, {"seed": -1}, {"seed": None}, {"wrt": 9}]
 )
 def test_an_option_of_the_wrong_kind_is_named(options):
     with pytest.raises(ValueError, match=f"gradcheck: {next(iter(options))}"):

@@ -43,10 +43,7 @@ def test_signatures_speak_as_pytorch_does():
 
 
 REFUSED = {
-    "an array": (
-        lambda: mg.softmax(np.ones(3), 0),
-        "^softmax needs at least one Tensor, got ndarray",
-    ),
+    "an array": (lambda: mg.softmax(np.ones(3), 0), "^softmax needs at least one Tensor, got ndarray"),
     "nothing to stack": (lambda: mg.stack([]), "^stack needs at least one Tensor, got none"),
     "a list": (lambda: mg.mean([1, 2]), "'list' object has no attribute 'dtype'"),
     "twice": (lambda: mg.softmax(X, 0, input=X), "multiple values"),

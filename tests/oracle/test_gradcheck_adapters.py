@@ -8,14 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from minigrad.gradcheck import (
-    FAIL,
-    KINK,
-    PASS,
-    GradcheckError,
-    gradcheck,
-    gradgradcheck,
-)
+from minigrad.gradcheck import FAIL, KINK, PASS, GradcheckError, gradcheck, gradgradcheck
 
 from .foreign_functions import checked, torch_functions
 
@@ -218,13 +211,60 @@ def cases(torch):
 
 
 @pytest.mark.parametrize(
-    "name, check",
-    [("Kernel", "cotangent strided"), ("Overwriting", "unchanged"), ("Buffered", "interleaved")],
+    "name, check", [("Kernel", "cotangent strided"), ("Overwriting", "unchanged"), ("Buffered", "interleaved")]
 )
 def test_what_differences_cannot_see(torch, x, name, check):
     fn = cases(torch)[name]
     assert torch.autograd.gradcheck(fn.apply, (x,))
     assert check in failed(gradcheck(fn, x, raise_on_fail=False))
+
+
+def test_an_output_that_is_not_used_has_no_cotangent(torch, x):
+    """yastn#53: a backward that asked for None where nothing comes, and cannot take it, or takes it wrongly."""
+
+    class Two(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.set_materialize_grads(False)
+            ctx.save_for_backward(x)
+            return x.sin(), x * 3
+
+        @staticmethod
+        def backward(ctx, a, b):
+            return a * ctx.saved_tensors[0].cos() + b * 3
+
+    class Wrong(Two):
+        @staticmethod
+        def backward(ctx, a, b):
+            return torch.zeros_like(x) if a is None or b is None else Two.backward(ctx, a, b)
+
+    class Right(Two):
+        @staticmethod
+        def backward(ctx, a, b):
+            x, zero = ctx.saved_tensors[0], torch.zeros_like(ctx.saved_tensors[0])
+            return Two.backward(ctx, zero if a is None else a, zero if b is None else b) + 0 * x
+
+    assert gradcheck(Right, x).verdict == PASS
+    for fn in (Two, Wrong):
+        assert failed(gradcheck(fn, x, raise_on_fail=False)) == {"linearity"}
+
+
+def test_hooks_and_sparse_gradients(torch, x):
+    """A hook cannot be put on what requires no gradient, as nothing does while differences are taken."""
+
+    def hooked(factor):
+        def fn(x, w):
+            y = x * w
+            y.retain_grad()
+            y.register_hook(lambda g: g * factor)
+            return y.sin()
+
+        return fn
+
+    w = torch.ones_like(x)
+    assert gradcheck(hooked(1), x, w) and not gradcheck(hooked(2), x, w, raise_on_fail=False)
+    rows = torch.tensor([0, 1, 1])
+    assert gradcheck(lambda x: torch.nn.functional.embedding(rows, x, sparse=True), x)
 
 
 def test_options_and_thresholds_in_all_forms_of_a_call(torch, x):

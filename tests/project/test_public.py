@@ -16,17 +16,7 @@ from minigrad.nn import functional as F
 from .. import ROOT
 from ..types import public
 
-PACKAGES = [
-    "",
-    "nn",
-    "optim",
-    "gradcheck",
-    "study",
-    "training",
-    "viz",
-    "autograd",
-    "random",
-]
+PACKAGES = ["", "nn", "optim", "gradcheck", "study", "training", "viz", "autograd", "random"]
 
 
 @pytest.mark.parametrize("name", PACKAGES)
@@ -127,11 +117,7 @@ ARGUMENTS = {  # where the types alone do not tell what fits together
     "getitem": (X, (0, ...)),
     "parsed_index": (X, [0, 1]),
 }
-CALLS = {
-    "max": [(X,)],
-    "min": [(X,)],
-    "split_heads": [(mg.randn(1, 2, 4), 2), (mg.randn(1, 2, 4), 1, 1)],
-}
+CALLS = {"max": [(X,)], "min": [(X,)], "split_heads": [(mg.randn(1, 2, 4), 2), (mg.randn(1, 2, 4), 1, 1)]}
 KINDS = {
     "T": mg.Tensor,
     "Union[T, ValuesIndices[T]]": mg.Tensor,

@@ -226,11 +226,7 @@ def with_norm(norm):
 @pytest.mark.parametrize(
     "model, error, words",
     [
-        (
-            undeclared(),
-            TypeError,
-            r"stream of layers.0.attn is not known: .*has to say study_parts",
-        ),
+        (undeclared(), TypeError, r"stream of layers.0.attn is not known: .*has to say study_parts"),
         (nn.Sequential(attention()), TypeError, "stream of 0 is not known"),
         (attention(), TypeError, "stream of the layer is not known"),
         (with_norm(nn.Linear(C, C)), TypeError, r"a norm must be nn.LayerNorm or nn.RMSNorm .*, got Linear"),

@@ -117,16 +117,7 @@ def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, t
         blocks=_tiles(rows, m, side) * batches * parts,
         parts=parts,
         numbers=PRODUCT(
-            n=rows,
-            m=m,
-            k=k,
-            part=part,
-            a=a,
-            b=b,
-            batch_dims=len(dims),
-            batch=sizes,
-            a_batch=a_batch,
-            b_batch=b_batch,
+            n=rows, m=m, k=k, part=part, a=a, b=b, batch_dims=len(dims), batch=sizes, a_batch=a_batch, b_batch=b_batch
         ),
         shared=stages(side, line) if tensor else 0,
     )

@@ -63,30 +63,17 @@ def blocking(a_shape, a_strides, b_shape, b_strides, itemsize, plain, threads):
     if swapped:
         n, m, a, b, a_batch, b_batch, y, bias = m, n, b, a, b_batch, a_batch, y[::-1], bias[::-1]
     down, across, groups = cut(n, k, m, batches, WIDTH // itemsize, threads)
+    numbers = PRODUCT(
+        n=n, m=m, k=k, down=down, across=across, groups=groups, batches=batches, dots=dots, a=a, b=b, y=y, bias=bias,
+        batch_dims=len(dims), batch=sizes, a_batch=a_batch, b_batch=b_batch,
+    )  # fmt: skip
     return Blocking(
         shape=shape,
         blocks=down * across * groups if math.prod(shape) else 0,
         swapped=swapped,
         turn_a=_turned(a_shape, a_strides, itemsize),
         turn_b=_turned(b_shape, b_strides, itemsize),
-        numbers=PRODUCT(
-            n=n,
-            m=m,
-            k=k,
-            down=down,
-            across=across,
-            groups=groups,
-            batches=batches,
-            dots=dots,
-            a=a,
-            b=b,
-            y=y,
-            bias=bias,
-            batch_dims=len(dims),
-            batch=sizes,
-            a_batch=a_batch,
-            b_batch=b_batch,
-        ),
+        numbers=numbers,
     )
 
 
