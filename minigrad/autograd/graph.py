@@ -38,12 +38,13 @@ class Storage:
             cls.walk = number = next(cls._walks)
         return number
 
-    def changed(self) -> None:
-        """Count an in-place change, so that the backward of an op that saved the old values raises."""
+    def changed(self, times: int = 1) -> None:
+        """Count an in-place change, so that the backward of an op that saved the old values raises. -1: take one back
+        that raised, and wrote nothing."""
         if self.version is not None:
-            self.version += 1
+            self.version += times
         if thread.recorder is not None:
-            thread.recorder.changed(self)
+            thread.recorder.changed(self, times)
 
 
 class SharedStorage(Storage):

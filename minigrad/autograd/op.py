@@ -17,9 +17,6 @@ from .modes import mode
 from .registry import Declaration, register
 from .walk import vjp
 
-RESERVED = {"params", "backend", "wrap", "needs", "outputs", "serial", "scope", "line", "parents", "spent"}
-
-
 _new = object.__new__
 
 
@@ -80,7 +77,9 @@ class Op:
         if abstract:  # a base for other ops, not an op
             return
         code = cls.forward.__code__
-        taken = RESERVED.intersection(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+        taken = {*dir(Op), *Op.__annotations__}.intersection(
+            code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        )
         if taken:  # parameters become attributes
             raise TypeError(
                 f"op {cls.name}: forward must not have a parameter named {sorted(taken)}: the engine uses that name"

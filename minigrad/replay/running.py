@@ -69,7 +69,7 @@ class Running:
 
     # -- changes in place, and reading
 
-    def changed(self, storage):
+    def changed(self, storage, times):
         """Storage.changed, which has just counted a change."""
         if self.entry is not None:
             return
@@ -78,7 +78,7 @@ class Running:
         known = storage if inside else self.static.get(storage)
         for partner in (given, known):
             if partner is not None and partner is not storage and partner.version is not None:
-                partner.version += 1
+                partner.version += times
         if known is not None:
             self.recording.changed.add(known)
         if given is not None:

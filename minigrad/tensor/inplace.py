@@ -25,15 +25,16 @@ def _written(op: F) -> F:
     name = op.__name__
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self._in_place(f"{name}_", *args, *kwargs.values())
-        plain = [x.detach() if isinstance(x, Value) else x for x in args]
-        y: Any = cast(Any, op)(self.detach(), *plain, **kwargs)
-        if y.dtype != self.dtype or y.shape != self.shape:
-            raise ValueError(
-                f"{name}_: {y.dtype} of shape {y.shape} does not fit into {self.dtype} of shape {self.shape}"
-            )
-        self.storage.backend.setitem(self.array, (...,), y.array)
-        return self
+        def write() -> None:
+            plain = [x.detach() if isinstance(x, Value) else x for x in args]
+            y: Any = cast(Any, op)(self.detach(), *plain, **kwargs)
+            if y.dtype != self.dtype or y.shape != self.shape:
+                raise ValueError(
+                    f"{name}_: {y.dtype} of shape {y.shape} does not fit into {self.dtype} of shape {self.shape}"
+                )
+            self.storage.backend.setitem(self.array, (...,), y.array)
+
+        return self._changed(f"{name}_", write, *args, *kwargs.values())
 
     method.__name__ = f"{name}_"
     method.__doc__ = f"{name}(), whose result, of this shape and dtype, is written into this tensor. Returns it."
@@ -48,9 +49,10 @@ class InPlace(Attributes):
 
     __slots__ = ()
 
-    def _in_place(self, what: str, *others: Any, copies: bool = False) -> None:
-        """Count an in-place change. Raises if the graph would have to know of it, and for tensors on another device,
-        unless values are only copied from there or it is a CPU's number."""
+    def _changed(self: T, what: str, write: Callable[[], object], *others: Any, copies: bool = False) -> T:
+        """This tensor after write(), an in-place change, which counts unless it raises. Raises if the graph would have
+        to know of it, and for tensors on another device, unless values are only copied from there or it is a CPU's
+        number."""
         backend, recorded = self.storage.backend, self.node is not None
         for x in others:
             if isinstance(x, Value):
@@ -65,7 +67,13 @@ class InPlace(Attributes):
             )
         if not backend.is_writeable(self.array):
             raise GraphError(f"{what}: this tensor is read-only (the result of expand, say); clone() it first")
-        self.storage.changed()
+        self.storage.changed()  # first, so that a captured step knows what is about to be written
+        try:
+            write()
+        except Exception:
+            self.storage.changed(-1)
+            raise
+        return self
 
     def _raw(self, what: str, other: Any) -> Any:
         """other as an array of this tensor's backend, or a number that this tensor's dtype holds."""
@@ -80,15 +88,17 @@ class InPlace(Attributes):
 
     def _update(self: T, what: str, primitive: Callable[..., Any], other: Any) -> T:
         """self = primitive(self, other), in place."""
-        self._in_place(what, other)
-        try:
-            primitive(self.array, self._raw(what, other), out=self.array)
-        except (TypeError, ValueError):
-            kind, shape = getattr(other, "dtype", type(other).__name__), getattr(other, "shape", ())
-            raise ValueError(
-                f"{what}: {kind} of shape {shape} does not fit into {self.dtype} of shape {self.shape}"
-            ) from None
-        return self
+
+        def write() -> None:
+            try:
+                primitive(self.array, self._raw(what, other), out=self.array)
+            except (TypeError, ValueError):
+                kind, shape = getattr(other, "dtype", type(other).__name__), getattr(other, "shape", ())
+                raise ValueError(
+                    f"{what}: {kind} of shape {shape} does not fit into {self.dtype} of shape {self.shape}"
+                ) from None
+
+        return self._changed(what, write, other)
 
     def add_(self: T, other: Operand, *, alpha: float = 1) -> T:
         """self += alpha * other, in place: other is broadcast. Raises ValueError if the result is of another shape or
@@ -110,9 +120,9 @@ class InPlace(Attributes):
     def copy_(self: T, src: Operand, non_blocking: bool = False) -> T:
         """The values of src, on any device, broadcast to self's shape and cast to its dtype, in place. Raises
         ValueError if they do not broadcast, and GraphError as add_ does."""
-        self._in_place("copy_", src, copies=True)
-        self.storage.backend.setitem(self.array, (...,), self._raw("copy_", src))
-        return self
+        on = self.storage.backend
+        write = lambda: on.setitem(self.array, (...,), self._raw("copy_", src))  # noqa: E731
+        return self._changed("copy_", write, src, copies=True)
 
     clamp_, masked_fill_ = _written(ops.clamp), _written(ops.masked_fill)
 
@@ -141,21 +151,27 @@ class InPlace(Attributes):
     ) -> T:
         if self.dtype.kind != "f":
             raise TypeError(f"{what}: the numbers are floats, and this tensor is {self.dtype}")
-        self._in_place(what)
         on = self.storage.backend
-        x = draw(default_generator if generator is None else generator, self.shape, self.dtype, on)
-        x = on.add(on.mul(x, float(scale), out=x), float(shift), out=x)
-        on.setitem(self.array, (...,), x)
-        return self
+
+        def write() -> None:
+            x = draw(default_generator if generator is None else generator, self.shape, self.dtype, on)
+            x = on.add(on.mul(x, float(scale), out=x), float(shift), out=x)
+            on.setitem(self.array, (...,), x)
+
+        return self._changed(what, write)
 
     def __setitem__(self, index: Index, value: Operand) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
-        self._in_place("assignment to an index", value, copies=True)
-        on, array = self.storage.backend, self.array
-        *views, last = parsed_index(self, index)
-        for part in views:
-            array = on.getitem(array, part)
-        on.setitem(array, last, self._raw("assignment", value))
+        on = self.storage.backend
+
+        def write() -> None:
+            array = self.array
+            *views, last = parsed_index(self, index)
+            for part in views:
+                array = on.getitem(array, part)
+            on.setitem(array, last, self._raw("assignment", value))
+
+        self._changed("assignment to an index", write, value, copies=True)
 
     def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> Any:
         """x += y: in place where nothing is recorded, else a new tensor, so that every graph stays right."""

@@ -98,6 +98,12 @@ def test_names_of_ops():
     assert "two_words_op" not in registry and "child" not in registry
 
 
+@pytest.mark.parametrize("name", ["params", "backend", "line", "release", "backward", "describe", "name", "_out"])
+def test_a_parameter_hides_nothing_of_an_op(name):
+    with pytest.raises(TypeError, match=rf"must not have a parameter named \['{name}'\]: the engine uses that name"):
+        type("Scaled", (mg.Op,), {"forward": eval(f"lambda self, x, {name}=1: x")})
+
+
 def test_a_declaration_is_found_by_its_name_class_or_function():
     softmax = registry["softmax"]
     assert declared("softmax") is declared(softmax.source) is softmax

@@ -164,6 +164,29 @@ def test_every_way_to_change_is_noticed(change):
         y.backward()
 
 
+RAISING = {
+    "mul_": lambda x: x.mul_(mg.ones(2)),
+    "copy_": lambda x: x.copy_(mg.ones(7)),
+    "clamp_": lambda x: x.clamp_("1"),
+    "masked_fill_": lambda x: x.masked_fill_(mg.ones(2).bool(), 1),
+    "x[5] = 1": lambda x: x.__setitem__(5, 1.0),
+}
+
+
+@pytest.mark.parametrize("run", [lambda f: f, pytest.param(mg.capture, marks=pytest.mark.needs("g++"))])
+@pytest.mark.parametrize("change", RAISING.values(), ids=RAISING)
+def test_a_change_that_raises_is_none(change, run):
+    def step(x):
+        y = (x * x).sum()
+        with pytest.raises((ValueError, TypeError, IndexError)):
+            change(x.detach())
+        y.backward()
+
+    x = mg.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    run(step)(x)
+    assert x.grad.tolist() == [2, 4, 6]
+
+
 def test_an_optimizer_step_is_noticed():
     w = mg.ones(2, 3, requires_grad=True)
     x = mg.randn(2, 3, requires_grad=True)
