@@ -2,11 +2,10 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
+from .arguments import F, checked
 from .cases import Case
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Declaration:
@@ -47,7 +46,7 @@ def register(declaration: Declaration) -> None:
 def declared(source: Any) -> Declaration:
     """The declaration of an op or a composite, by its name, class or function. Raises ValueError if there is none."""
     found = registry.get(source) if isinstance(source, str) else None
-    plain = inspect.unwrap(source) if callable(source) else source  # without the wrapper of numpy_names
+    plain = inspect.unwrap(source) if callable(source) else source  # without the wrapper of `checked`
     found = found or next((d for d in registry.values() if d.source is plain), None)
     if found is None:
         raise ValueError(f"no op called {getattr(source, '__name__', source)!r} is declared")
@@ -62,6 +61,6 @@ def composite(*cases: Case) -> Callable[[F], F]:
 
     def declare(function: F) -> F:
         register(Declaration(function.__name__, function, function, function.__doc__, list(cases)))
-        return function
+        return checked(function)
 
     return declare

@@ -28,29 +28,21 @@ from ..gradcheck.sweep import summary, sweep, table, worst_first
 def arguments(argv):
     parser = cli.Parser("minigrad check", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="FILE", help="my_ops.py, or a module my_ops: its ops only")
-    parser.add_argument(
-        "--op", action="append", metavar="NAME", help="only this op; may be given several times (default: all)"
-    )
-    parser.add_argument(
-        "--device",
-        action="append",
-        metavar="NAME",
-        help="where to compute: cpu or cuda; may be given twice (default: cpu)",
-    )
-    parser.add_argument(
-        "--order", type=int, choices=(1, 2), action="append", help="only this derivative (default: both)"
-    )
+    parser.add_argument("--op", action="append", metavar="NAME",
+                        help="only this op; may be given several times (default: all)")  # fmt: skip
+    parser.add_argument("--device", action="append", metavar="NAME",
+                        help="where to compute: cpu or cuda; may be given twice (default: cpu)")  # fmt: skip
+    parser.add_argument("--order", type=int, choices=(1, 2), action="append",
+                        help="only this derivative (default: both)")  # fmt: skip
     parser.add_argument("--mode", choices=("auto", "full", "directional"), default="auto",
                         help="all elements, or random directions (default: auto, by their number)")  # fmt: skip
     parser.add_argument("--rtol", type=cli.number(float, above=0, below=1), default=1e-7, metavar="N",
                         help="relative error allowed (default: 1e-7)")  # fmt: skip
     parser.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the random inputs (default: 0)")
-    parser.add_argument(
-        "--budget", type=cli.number(float, above=0), metavar="SECONDS", help="time for each check (default: no limit)"
-    )
-    parser.add_argument(
-        "--jobs", type=cli.COUNT, default=cores(), metavar="N", help="processes (default: one for each core)"
-    )
+    parser.add_argument("--budget", type=cli.number(float, above=0), metavar="SECONDS",
+                        help="time for each check (default: no limit)")  # fmt: skip
+    parser.add_argument("--jobs", type=cli.COUNT, default=cores(), metavar="N",
+                        help="processes (default: one for each core)")  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="a WARN fails (default: for ops of minigrad only)")
     parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)

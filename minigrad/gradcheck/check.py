@@ -23,25 +23,12 @@ SECONDS = 30.0  # that a function of another framework gets
 
 
 def gradcheck(
-    fn: Any,
-    *inputs: Any,
-    kwargs: Mapping[str, Any] | None = None,
-    wrt: Any = None,
-    mode: str = "auto",
-    directions: int = 4,
-    order: int = 1,
-    rtol: float = 1e-7,
-    atol: float = 0.0,
-    eps: float | None = None,
-    vjp: Callable[..., Any] | None = None,
-    expected_vjp: Any = None,
-    kinks: str = "report",
-    probes: str | Iterable[str] | None = "all",
-    seed: int = 0,
-    budget: float | None = None,
-    strict: bool = False,
+    fn: Any, *inputs: Any, kwargs: Mapping[str, Any] | None = None, wrt: Any = None, mode: str = "auto",
+    directions: int = 4, order: int = 1, rtol: float = 1e-7, atol: float = 0.0, eps: float | None = None,
+    vjp: Callable[..., Any] | None = None, expected_vjp: Any = None, kinks: str = "report",
+    probes: str | Iterable[str] | None = "all", seed: int = 0, budget: float | None = None, strict: bool = False,
     raise_on_fail: bool = True,
-) -> GradcheckReport:
+) -> GradcheckReport:  # fmt: skip
     """Check the gradient of fn(*inputs) against finite differences, in float64. Returns a GradcheckReport.
 
     fn          a function of Tensors that returns a Tensor, or a tuple, list, dict or dataclass of them: a loss, a

@@ -75,12 +75,8 @@ class CrossEntropyLoss(_Loss):
     function = staticmethod(F.cross_entropy)
 
     def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: str = "mean",
+        self, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = "mean",
         label_smoothing: float = 0.0,
-    ) -> None:
+    ) -> None:  # fmt: skip
         options = dict(ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
         super().__init__(weight=weight, **options)

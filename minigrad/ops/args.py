@@ -1,6 +1,6 @@
-"""How the public functions read their arguments: promotion, dimensions, NumPy's names. Inner loops skip all this."""
+"""How the public functions read Tensors, dims and shapes; autograd/arguments.py reads flags and numbers. Inner loops
+skip all this."""
 
-import functools
 import operator
 from collections.abc import Callable
 from reprlib import repr as shown
@@ -111,9 +111,9 @@ def float_dim(name, x, dim):
     return one_dim(name, x, dim)
 
 
-def one_dim(name, x, dim):
-    """dim as a number in [0, x.ndim); a 0-d tensor counts as having one dimension."""
-    ndim = x.ndim or 1
+def one_dim(name, x, dim, new=0):
+    """dim as a number in [0, x.ndim); a 0-d tensor counts as having one dimension. new=1: where one may be added."""
+    ndim = x.ndim + new or 1
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
         raise TypeError(f"{name}: dim must be an int, got {shown(dim)}")
     if not -ndim <= dim < ndim:
@@ -140,22 +140,3 @@ def shape_of(name, sizes):
         return tuple(map(operator.index, sizes))
     except (TypeError, ValueError):  # ValueError: a Tensor of several numbers
         raise TypeError(f"{name} takes ints, got {tuple(sizes)}") from None
-
-
-_NAMES_OF_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
-
-
-def numpy_names(function: F) -> F:
-    """Also accept NumPy's axis= and keepdims=."""
-
-    @functools.wraps(function)
-    def wrapper(*args, **kwargs):
-        if kwargs:
-            for theirs, ours in _NAMES_OF_NUMPY.items():
-                if theirs in kwargs:
-                    if ours in kwargs:
-                        raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
-                    kwargs[ours] = kwargs.pop(theirs)
-        return function(*args, **kwargs)
-
-    return wrapper  # type: ignore[return-value]

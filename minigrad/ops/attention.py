@@ -8,6 +8,7 @@ from typing import overload
 import numpy as np
 
 from ..autograd import FormulaOp, Op, composite
+from ..autograd.arguments import checked
 from ..autograd.cases import Fixed, case
 from ..backend.numpy.random import dropout_numbers
 from ..random import default_generator
@@ -115,6 +116,7 @@ class AttentionPatternBackward(FormulaOp):
         return pattern * (dy - (dy * pattern).sum(-1, keepdim=True)) * scale
 
 
+@checked
 def attention_pattern(qk: T, mask: T | None = None, is_causal: bool = False, scale: float = 1.0) -> T:
     """softmax(scale · qk + mask) over the last dim of qk (…, T, S): which keys each query reads, and how much. Same
     shape.
@@ -297,15 +299,9 @@ def _mask_of_heads(mask, batch, T, S, dtype):
     case((4, 3, 2), (2, 3, 2), (2, 3, 2), enable_gqa=True),
 )
 def scaled_dot_product_attention(
-    query: T,
-    key: T,
-    value: T,
-    attn_mask: T | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> T:
+    query: T, key: T, value: T, attn_mask: T | None = None, dropout_p: float = 0.0, is_causal: bool = False,
+    scale: float | None = None, enable_gqa: bool = False,
+) -> T:  # fmt: skip
     """z = softmax(q kᵀ / √d_k + mask) v   (Vaswani et al. 2017, eq. 1)
 
     query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask: bool (True: attend) or float

@@ -1,6 +1,7 @@
 """Dropout."""
 
 from ..autograd import Op
+from ..autograd.arguments import checked
 from ..autograd.cases import case
 from ..random import Generator, default_generator
 from ..typing import T
@@ -33,6 +34,7 @@ def checked_probability(p):
     return p
 
 
+@checked
 def dropout(input: T, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> T:
     """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
     shape.

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import Op, Storage, Value, composite
+from ..autograd.arguments import checked
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..base.recording import thread
 from ..typing import Index, Operand, T
@@ -333,6 +334,7 @@ def diagonal(input: T, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T:
 def nonzero(input: T, as_tuple: Literal[False] = False) -> T: ...
 @overload
 def nonzero(input: T, as_tuple: Literal[True]) -> tuple[T, ...]: ...
+@checked
 def nonzero(input: T, as_tuple: bool = False) -> T | tuple[T, ...]:
     """Where x is not 0, int64 (n, ndim), row by row. as_tuple: an index for each dim, (n,), as x[…] takes them. On the
     host."""
@@ -371,6 +373,7 @@ class EmbeddingBackward(Op):
         return Embedding.apply(ddw, index), None
 
 
+@checked
 def embedding(input: T, weight: T, padding_idx: int | None = None) -> T:
     """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C), of weight's dtype. padding_idx: a row that gets
     no gradient.
@@ -425,12 +428,14 @@ def _triangle(name, x, diagonal, lower):
     return Triangle.apply(x, k=diagonal, lower=lower)
 
 
+@checked
 def tril(input: T, diagonal: int = 0) -> T:
     """The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above. A copy, of x's shape
     and dtype. Raises ValueError for fewer than two dims."""
     return _triangle("tril", input, diagonal, True)
 
 
+@checked
 def triu(input: T, diagonal: int = 0) -> T:
     """The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below. A copy, of x's shape and
     dtype. Raises ValueError for fewer than two dims."""

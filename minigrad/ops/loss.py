@@ -6,6 +6,7 @@ reduction: 'none' keeps the loss of each element, or of each target; 'sum' adds 
 import numpy as np
 
 from ..autograd import FormulaOp, Op, Value, composite
+from ..autograd.arguments import checked
 from ..autograd.cases import Fixed, case, integers, positive, uniform
 from ..typing import T
 from .args import require_float
@@ -219,15 +220,11 @@ class CrossEntropyBackward(FormulaOp):
         return where(kept.reshape(-1, 1), dlogits, 0.0)
 
 
+@checked
 def cross_entropy(
-    input: T,
-    target: T,
-    weight: T | None = None,
-    *,
-    ignore_index: int = -100,
-    reduction: str = "mean",
+    input: T, target: T, weight: T | None = None, *, ignore_index: int = -100, reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> T:
+) -> T:  # fmt: skip
     """Cross-entropy of logits against class indices or class probabilities.
 
     input (N, V), (V,) or (N, V, d1, …), float. target: ints (N,), () or (N, d1, …); or floats of input's shape, whose

@@ -7,11 +7,12 @@ import math
 from collections.abc import Sequence
 
 from ..autograd import Op, Value, composite
+from ..autograd.arguments import checked
 from ..autograd.cases import case
 from ..backend.launch.movement import has_view
 from ..dtypes import check_holds
 from ..typing import Dims, Size, T
-from .args import many_dims, numpy_names, one_dim, promoted, shape_of
+from .args import many_dims, one_dim, promoted, shape_of
 
 __all__ = [
     "cat", "chunk", "clone", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll", "split", "squeeze",
@@ -116,7 +117,6 @@ def flatten(input: T, start_dim: int = 0, end_dim: int = -1) -> T:
     return reshape(input, *input.shape[:start], math.prod(input.shape[start : end + 1]), *input.shape[end + 1 :])
 
 
-@numpy_names
 @composite(case((2, 1, 3, 1)), case((2, 1, 3, 1), dim=1), case((2, 3), dim=0))
 def squeeze(input: T, dim: Dims = None) -> T:
     """x without its dims of size 1, or without those of `dim` (one or several) that have size 1. A view."""
@@ -124,18 +124,10 @@ def squeeze(input: T, dim: Dims = None) -> T:
     return reshape(input, tuple(n for d, n in enumerate(input.shape) if n != 1 or d not in dims))
 
 
-def _new_dim(name, x, dim):
-    """dim as a position in [0, x.ndim] for a dim to be added."""
-    if not -x.ndim - 1 <= dim <= x.ndim:
-        raise IndexError(f"{name}: dim {dim} is out of range for shape {x.shape}")
-    return dim % (x.ndim + 1)
-
-
-@numpy_names
 @composite(case((2, 3), dim=1), case((), dim=-1))
 def unsqueeze(input: T, dim: int) -> T:
     """x with a new dim of size 1 at position dim. From -ndim - 1 to ndim; a view. Raises IndexError for another dim."""
-    dim = _new_dim("unsqueeze", input, dim)
+    dim = one_dim("unsqueeze", input, dim, new=1)
     return reshape(input, *input.shape[:dim], 1, *input.shape[dim:])
 
 
@@ -251,7 +243,7 @@ class Cat(Op):
         return Split.apply(dy, sizes=tuple(self.sizes), dim=self.dim)
 
 
-@numpy_names
+@checked
 def cat(tensors: Sequence[T], dim: int = 0) -> T:
     """Tensors one after the other along dim; the other sizes must agree, but those of shape (0,) are left out. Dtypes
     are promoted. Raises ValueError if sizes do not agree, and TypeError for no Tensors."""
@@ -285,14 +277,14 @@ class Stack(Op):
         return Unbind.apply(dy, dim=self.dim)
 
 
-@numpy_names
+@checked
 def stack(tensors: Sequence[T], dim: int = 0) -> T:
     """Tensors of one shape, side by side along a new dim. Its size is their number, its position dim. Dtypes are
     promoted. Raises ValueError for different shapes, and TypeError for no Tensors."""
     xs = promoted("stack", *_several("stack", tensors))
     if len({x.shape for x in xs}) != 1:
         raise ValueError(f"stack needs tensors of one shape, got {[x.shape for x in xs]}")
-    return Stack.apply(*xs, dim=_new_dim("stack", xs[0], dim))
+    return Stack.apply(*xs, dim=one_dim("stack", xs[0], dim, new=1))
 
 
 class Unbind(Op):
@@ -308,7 +300,7 @@ class Unbind(Op):
         return Stack.apply(*dys, dim=self.dim)
 
 
-@numpy_names
+@checked
 def unbind(input: T, dim: int = 0) -> tuple[T, ...]:
     """The slices along dim, as views without that dim. A tuple. Raises ValueError for a Tensor of no dims."""
     dim = one_dim("unbind", input, dim)
@@ -333,25 +325,23 @@ class Split(Op):
         return Cat.apply(*dys, dim=self.dim)
 
 
-@numpy_names
+@checked
 def split(tensor: T, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[T, ...]:
     """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple. Raises
     ValueError for sizes that do not add up."""
-    dim, sizes = one_dim("split", tensor, dim), split_size_or_sections
+    dim, sizes = one_dim("split", tensor, dim), shape_of("split", (split_size_or_sections,))
     if tensor.ndim == 0:
         raise ValueError("split of a 0-d tensor")
     n = tensor.shape[dim]
-    if isinstance(sizes, int):
-        if sizes <= 0:
-            raise ValueError(f"split: size must be positive, got {sizes}")
-        sizes = [min(sizes, n - start) for start in range(0, max(n, 1), sizes)]
-    sizes = tuple(sizes)
+    if not isinstance(split_size_or_sections, (tuple, list)):
+        if (size := sizes[0]) <= 0:
+            raise ValueError(f"split: size must be positive, got {size}")
+        sizes = tuple(min(size, n - start) for start in range(0, max(n, 1), size))
     if sum(sizes) != n or min(sizes, default=-1) < 0:
         raise ValueError(f"split: sizes {sizes} do not add up to {n}, the size of dim {dim} of shape {tensor.shape}")
     return Split.apply(tensor, sizes=sizes, dim=dim)
 
 
-@numpy_names
 @composite(case((5, 3), chunks=2), case((2, 6), chunks=3, dim=1))
 def chunk(input: T, chunks: int, dim: int = 0) -> tuple[T, ...]:
     """At most `chunks` parts along dim, as views: of equal size, but the last may be smaller. A tuple. Raises
@@ -375,6 +365,7 @@ class Pad(Op):
         return dy[self.inner]
 
 
+@checked
 def pad(input: T, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> T:
     """x with `value` around it. `pad` is as PyTorch's: (last dim before, after, next to last before, after, …). Of x's
     dtype. Raises ValueError for another mode than "constant", negative sizes, and sizes for more dims than x has."""
@@ -401,11 +392,9 @@ def repeat(input: T, *repeats: Size) -> T:
     return shaped(clone(tiled), tuple(r * n for r, n in zip(repeats, shape)))
 
 
-@numpy_names
 @composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0), case((2, 3), repeats=2))
 def repeat_interleave(input: T, repeats: int, dim: int | None = None) -> T:
     """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat). dim None: of x flattened."""
-    (repeats,) = shape_of("repeat_interleave", ((repeats,),))
     if repeats < 0:
         raise ValueError(f"repeat_interleave: repeats must not be negative, got {repeats}")
     if dim is None or not input.ndim:

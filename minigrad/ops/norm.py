@@ -5,9 +5,10 @@ import math
 import numpy as np
 
 from ..autograd import FormulaOp, Op
+from ..autograd.arguments import checked
 from ..autograd.cases import case
 from ..typing import Size, T
-from .args import require_float
+from .args import require_float, shape_of
 from .movement import reshape, shaped
 
 __all__ = ["layer_norm", "rms_norm"]
@@ -117,7 +118,7 @@ class RmsNormBackward(FormulaOp):
 
 def _rows(name, x, normalized_shape, weight, bias=None):
     """x as (…, C), weight and bias as (C,), C elements to be normalised together."""
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = shape_of(name, (normalized_shape,))
     require_float(name, x)
     if not shape or x.shape[-len(shape) :] != shape:
         raise ValueError(f"{name}: input of shape {x.shape} does not end in normalized_shape {shape}")
@@ -133,6 +134,7 @@ def _rows(name, x, normalized_shape, weight, bias=None):
     return reshape(x, *x.shape[: -len(shape)], C), *flat
 
 
+@checked
 def layer_norm(
     input: T, normalized_shape: Size, weight: T | None = None, bias: T | None = None, eps: float = 1e-05
 ) -> T:
@@ -146,6 +148,7 @@ def layer_norm(
     return shaped(LayerNorm.apply(x, weight, bias, eps=eps), input.shape)
 
 
+@checked
 def rms_norm(input: T, normalized_shape: Size, weight: T | None = None, eps: float | None = None) -> T:
     """Each row of input (…, *normalized_shape) to mean square 1, times weight, of normalized_shape. Same shape.
 

@@ -6,11 +6,14 @@ an IndexError, one that is named twice a ValueError."""
 import math
 from typing import Generic, NamedTuple, overload
 
+import numpy as np
+
 from ..autograd import Op, composite
+from ..autograd.arguments import checked
 from ..autograd.cases import apart, case, integers
 from ..dtypes import float16
 from ..typing import Dims, T
-from .args import giving, many_dims, numpy_names, one_dim, require_float
+from .args import giving, many_dims, one_dim, require_float
 from .elementwise import abs, log, pow, published
 from .index import Gather
 from .movement import clone, expanded, pad, shaped
@@ -51,7 +54,6 @@ class Sum(Op):
         return expanded(shaped(dy, _kept(self.shape, self.dims)), self.shape)
 
 
-@numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def mean(input: T, dim: Dims = None, keepdim: bool = False) -> T:
     """y = Σ x / n over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; float16 is
@@ -60,7 +62,7 @@ def mean(input: T, dim: Dims = None, keepdim: bool = False) -> T:
     if input.dtype == float16:
         return mean(input.float(), dim, keepdim).half()
     dims = many_dims("mean", input, dim)
-    return _divided(sum(input, dims, keepdim), _count(input, dims))
+    return _divided(Sum.apply(input, dims=dims, keepdim=keepdim), _count(input, dims))
 
 
 def _count(x, dims):
@@ -160,7 +162,7 @@ def _reduction(op, about, of_nothing=True):
         return op.apply(input, dims=dims, keepdim=keepdim)
 
     about = f"dim: an int, several, or None for all, dropped unless keepdim. {about}"
-    return numpy_names(published(function, op, about))
+    return checked(published(function, op, about))
 
 
 @giving(_over_dim)
@@ -180,7 +182,7 @@ def _place(op, about):
         return y.reshape((1,) * input.ndim) if keepdim else y
 
     about = f"The first of ties. dim: an int, dropped unless keepdim, or None for x flattened. {about}"
-    return numpy_names(published(function, op, about))
+    return checked(published(function, op, about))
 
 
 @giving(_over_all)
@@ -201,7 +203,7 @@ def _extreme(name, over_all, place, about):
     function.__doc__ = f"""{about} of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the
     pair (values, indices), of x's dtype and int64; the first of ties gets the gradient. Raises ValueError for that of
     nothing."""
-    return numpy_names(composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))(function))
+    return composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))(function)
 
 
 sum = _reduction(Sum, "Of x's dtype; integers and bools sum to int64. Of nothing, 0.")
@@ -217,7 +219,6 @@ argmin = _place(Argmin, "NaN is the smallest. Raises ValueError for a minimum of
 max, min = _extreme("max", amax, argmax, "The largest"), _extreme("min", amin, argmin, "The smallest")
 
 
-@numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True), case((5,), dim=0, correction=0))
 def var(
     input: T, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: int | None = None
@@ -234,10 +235,9 @@ def var(
         return var(input.float(), dim, True, keepdim, correction=correction).half()
     dims = many_dims("var", input, dim)
     centred = input - mean(input, dims, keepdim=True)
-    return _divided(sum(centred * centred, dims, keepdim), _count(input, dims) - correction)
+    return _divided(Sum.apply(centred * centred, dims=dims, keepdim=keepdim), _count(input, dims) - correction)
 
 
-@numpy_names
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def std(
     input: T, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: int | None = None
@@ -249,7 +249,6 @@ def std(
     return y.masked_fill(constant, 1.0).sqrt().masked_fill(constant, 0.0)
 
 
-@numpy_names
 @composite(
     case((3, 4)),
     case(apart((2, 3, 2)), p=1, dim=(0, 2), keepdim=True),
@@ -305,7 +304,6 @@ def _exponents(x):
 _SAFE = {"float16": 42, "float32": 6, "float64": 1}  # so many factors of a dtype have no product beyond float64
 
 
-@numpy_names
 @composite(case((3, 4)), case((2, 5), dim=1), case((2, 3, 2), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
 def prod(input: T, dim: Dims = None, keepdim: bool = False) -> T:
     """y = Π x over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; integers and bools
@@ -330,7 +328,8 @@ def prod(input: T, dim: Dims = None, keepdim: bool = False) -> T:
 
 
 class Logsumexp(Op):
-    """y = ln Σ e^x along dim;   dx = dy softmax(x)   (-∞ and 0 over a slice that is all -∞)"""
+    """y = ln Σ e^x along dim;   dx = dy softmax(x)   (-∞ and 0 over a slice that is all -∞; ∞ counts as the largest
+    number)"""
 
     cases = [case((3, 4), dim=1), case((2, 3, 2), dim=0)]
 
@@ -340,10 +339,10 @@ class Logsumexp(Op):
 
     def backward(self, dy):
         (x,) = self.saved_inputs()
-        return dy * x.softmax(self.dim)
+        return dy * x.clamp(max=float(np.finfo(x.dtype).max)).softmax(self.dim)
 
 
-@numpy_names
+@checked
 def logsumexp(input: T, dim: Dims, keepdim: bool = False) -> T:
     """ln Σ e^x over dim, without overflow. dim: an int or several, dropped unless keepdim. Of x's dtype. Raises
     TypeError unless that is a float."""
@@ -367,7 +366,7 @@ class Cumsum(Op):
         return Cumsum.apply(dy, dim=self.dim, reverse=not self.reverse)
 
 
-@numpy_names
+@checked
 def cumsum(input: T, dim: int) -> T:
     """Running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype; integers and bools give int64."""
     dim = one_dim("cumsum", input, dim)
@@ -384,7 +383,7 @@ class Argsort(Op):
         return self.backend.argsort(x, dim, descending, k)
 
 
-@numpy_names
+@checked
 def argsort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> T:
     """Indices that sort x along dim. int64, of x's shape. Ties keep their order, stable or not; NaN is the largest."""
     return _order(input, one_dim("argsort", input, dim), descending)
@@ -397,7 +396,6 @@ def _order(x, dim, descending, k=None):
     return Argsort.apply(x, dim=dim, descending=descending, k=k)
 
 
-@numpy_names
 @composite(case((3, 4)), case(apart((3, 4)), dim=0, descending=True))
 def sort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices[T]:
     """The pair (values, indices) in order along dim. Of x's shape; x's dtype, and int64. Ties keep their order, stable
@@ -406,7 +404,6 @@ def sort(input: T, dim: int = -1, descending: bool = False, stable: bool = True)
     return ValuesIndices(_at(input, dim, indices), indices)
 
 
-@numpy_names
 @composite(case((3, 5), k=2), case((3, 5), k=3, dim=0, largest=False))
 def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices[T]:
     """The pair (values, indices) of the k largest (or smallest) along dim, in order. Of x's dtype and int64, with size

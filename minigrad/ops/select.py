@@ -6,6 +6,7 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import Op, Value
+from ..autograd.arguments import checked
 from ..autograd.cases import apart, booleans, case, integers, normal
 from ..typing import Operand, T
 from .args import check_broadcast, floating, promoted
@@ -110,6 +111,7 @@ class Clamp(Op):
         return where(inside, dy, 0.0)
 
 
+@checked
 def clamp(input: T, min: float | None = None, max: float | None = None) -> T:
     """x limited to [min, max], numbers; either may be None. Of x's dtype, or float32 of integers limited by floats.
 
@@ -117,9 +119,6 @@ def clamp(input: T, min: float | None = None, max: float | None = None) -> T:
     ValueError if both are None, and TypeError for bounds of other types: see maximum and minimum."""
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
-    for bound in (min, max):
-        if bound is not None and not isinstance(bound, (int, float)):
-            raise TypeError(f"clamp: min and max are numbers, got {type(bound).__name__}; use maximum or minimum")
     if any(isinstance(bound, float) for bound in (min, max)):
         input = floating(input)
     return Clamp.apply(input, min=min, max=max)
@@ -192,6 +191,7 @@ def equal(input: T, other: T) -> bool:
     return input.shape == other.shape and bool((input.detach() == other.detach()).all())
 
 
+@checked
 def allclose(input: T, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Is |x - other| ≤ atol + rtol |other| everywhere, both broadcast? A Python bool. Equal infinities are close, and
     NaNs if equal_nan. Raises ValueError for shapes that do not broadcast."""

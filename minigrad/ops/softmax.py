@@ -1,9 +1,10 @@
 """Softmax and its logarithm. A slice with nothing in it gives zeros, never NaN."""
 
 from ..autograd import FormulaOp, Op
+from ..autograd.arguments import checked
 from ..autograd.cases import Fixed, case
 from ..typing import DTypeLike, T
-from .args import float_dim, numpy_names
+from .args import float_dim
 
 __all__ = ["log_softmax", "softmax"]
 
@@ -43,7 +44,7 @@ class SoftmaxBackward(FormulaOp):
         return y * (dy - (dy * y).sum(dim, keepdim=True))
 
 
-@numpy_names
+@checked
 def softmax(input: T, dim: int = -1, dtype: DTypeLike | None = None) -> T:
     """Positive numbers that sum to 1 along dim, in proportion to e^x. Of x's shape and dtype, or of x in `dtype`.
     Raises TypeError unless that is a float, and IndexError for a dim that x does not have."""
@@ -65,7 +66,7 @@ class LogSoftmax(Op):
         return dy - self.saved_output().exp() * dy.sum(self.dim, keepdim=True)
 
 
-@numpy_names
+@checked
 def log_softmax(input: T, dim: int = -1, dtype: DTypeLike | None = None) -> T:
     """The logarithm of softmax along dim, without underflow. Of x's shape and dtype, or of x in `dtype`. Raises
     TypeError unless that is a float, and IndexError for a dim that x does not have."""

@@ -31,16 +31,8 @@ from .stream import Node
 from .flow import Edges, Flow, flow
 from .cut import cut_gradient
 from .importance import (
-    METHODS,
-    PruneReport,
-    ablate_heads,
-    grouped,
-    head_importance,
-    losses_without,
-    mean_loss,
-    prune,
-    ranked,
-)
+    METHODS, PruneReport, ablate_heads, grouped, head_importance, losses_without, mean_loss, prune, ranked,
+)  # fmt: skip
 from .recorder import Recorder
 from .report import LayerView
 

@@ -102,13 +102,9 @@ class Ledger:
 
 
 def ledger(
-    loss: Tensor | Callable[[], Tensor],
-    scope: str = "",
-    head: int | None = None,
-    values: str = "summary",
-    fd_check: bool = False,
-    names: "Module | None" = None,
-) -> Ledger:
+    loss: Tensor | Callable[[], Tensor], scope: str = "", head: int | None = None, values: str = "summary",
+    fd_check: bool = False, names: "Module | None" = None,
+) -> Ledger:  # fmt: skip
     """A Ledger of what backward does, step by step, in the module at path `scope` and below it ("": everywhere).
 
     loss: a Tensor of one element whose graph has not been freed, or a function without arguments that computes one. No

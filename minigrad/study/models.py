@@ -35,14 +35,9 @@ class AttentionOnly(Module):
     impl defaults to the form that is fastest at small sizes and that head hooks use anyway."""
 
     def __init__(
-        self,
-        vocab_size: int,
-        block_size: int,
-        n_layer: int = 2,
-        n_head: int = 4,
-        n_embd: int = 64,
+        self, vocab_size: int, block_size: int, n_layer: int = 2, n_head: int = 4, n_embd: int = 64,
         impl: str = "batched",
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.vocab_size, self.block_size = vocab_size, block_size
         self.wte = Embedding(vocab_size, n_embd)
         self.wpe = Embedding(block_size, n_embd)

@@ -182,16 +182,9 @@ class HeadTrace:
         return HeadTable(columns, {path: self._heads[path] for path in self})
 
     def to_html(
-        self,
-        path: FilePath,
-        tokens: Any = None,
-        title: str = "Attention heads",
-        importance: Any = None,
-        flow: Any = None,
-        vocab: Any = None,
-        of: str = "the loss",
-        limit: int = report.LIMIT,
-    ) -> Path:
+        self, path: FilePath, tokens: Any = None, title: str = "Attention heads", importance: Any = None,
+        flow: Any = None, vocab: Any = None, of: str = "the loss", limit: int = report.LIMIT,
+    ) -> Path:  # fmt: skip
         """Write the patterns, their gradients and .table() as one HTML file; returns its path.
 
         tokens: the text along the axes: a list of T str for each sequence; one str or list for a single sequence; or

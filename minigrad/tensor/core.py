@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import autograd, backend, dtypes
 from ..autograd import GraphError, Handle, Node, Op, Storage, Value
+from ..autograd.arguments import checked
 from ..base.missing import Lacking, instead
 from ..base.recording import thread
 from ..ops import elementwise, index, movement
@@ -49,6 +50,7 @@ class Gradients(Attributes):
     def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
 
+    @checked
     def requires_grad_(self: V, requires_grad: bool = True) -> V:
         """Make this leaf require a gradient, or stop requiring one, which drops its .grad. Returns itself. Raises
         TypeError for non-float dtypes, and GraphError unless it is a leaf."""
@@ -105,6 +107,7 @@ class Gradients(Attributes):
             raise GraphError(f"{what}: this tensor requires no gradient")
         return self.node
 
+    @checked
     def backward(
         self,
         gradient: Value | None = None,

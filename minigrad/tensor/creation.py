@@ -1,11 +1,13 @@
 """Making tensors: from data, filled, in sequence. sampling.py makes them at random."""
 
+from reprlib import repr as shown
 from typing import Any
 
 import numpy as np
 
 from .. import backend, dtypes
 from ..autograd import GraphError, Storage, is_grad_enabled
+from ..autograd.arguments import checked
 from ..autograd.graph import SharedStorage
 from ..base.recording import thread
 from ..dtypes import float32
@@ -23,7 +25,7 @@ def _finish(array: Any, device: str, requires_grad: bool) -> Tensor:
 def from_backend(array: Any, on: Any, requires_grad: bool = False) -> Tensor:
     """A Tensor around an array of the backend `on`, whose memory it shares."""
     x = Tensor._wrap(array, Storage(on))
-    return x.requires_grad_() if requires_grad else x
+    return x if requires_grad is False else x.requires_grad_(requires_grad)
 
 
 def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
@@ -37,7 +39,7 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
         if device == "cuda":
             same = dtype is None or data.dtype == dtypes.as_dtype(dtype)
             copied: Tensor = data.clone() if same else data.to(dtype)
-            return copied.requires_grad_() if requires_grad else copied
+            return copied if requires_grad is False else copied.requires_grad_(requires_grad)
     if isinstance(data, Tensor):
         data = data.detach()._host()
     typed = isinstance(data, (np.ndarray, np.generic))
@@ -52,6 +54,8 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
         raise ValueError("tensor: lists have different lengths; pad them") from None
     if dtype is None and not typed:
         dtype = {"f": dtypes.DEFAULT_FLOAT, "u": dtypes.int64}.get(array.dtype.kind)
+    if array.dtype == object and (odd := [x for x in array.flat if not isinstance(x, (int, float))]):
+        raise TypeError(f"tensor: {shown(odd[0])} is no number")
     if not typed:
         dtypes.check_data("tensor", dtypes.as_dtype(dtype or dtypes.int64), array)
     wanted = dtypes.as_dtype(dtype or array.dtype)
@@ -206,6 +210,7 @@ def ones_like(
     return full_like(input, 1, dtype, device, requires_grad)
 
 
+@checked
 def arange(
     start: float, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None, device: str = "cpu",
     requires_grad: bool = False,
@@ -228,14 +233,15 @@ def arange(
     return from_backend(array, on, requires_grad)
 
 
+@checked
 def linspace(
     start: float, end: float, steps: int, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
     """`steps` numbers from start to end, both included, evenly spaced. (steps,), computed in float64."""
-    numbers = np.linspace(float(start), float(end), int(steps))  # from Tensors too
-    return _finish(numbers.astype(dtypes.as_dtype(dtype)), device, requires_grad)
+    return _finish(np.linspace(start, end, steps).astype(dtypes.as_dtype(dtype)), device, requires_grad)
 
 
+@checked
 def eye(
     n: int, m: int | None = None, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
@@ -243,11 +249,12 @@ def eye(
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, requires_grad)
 
 
+@checked
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0. num_classes -1: one more than the largest."""
     if num_classes == -1 and input.numel():
         num_classes = int(input.max().item()) + 1
-    if input.numel() and not 0 <= int(input.min().item()) <= int(input.max().item()) < num_classes:
-        classes = f"classes from {input.min().item()} to {input.max().item()}"
-        raise IndexError(f"one_hot: {classes} do not fit {num_classes}")
+    if input.numel() and not 0 <= (low := int(input.min().item())) <= (high := int(input.max().item())) < num_classes:
+        wrong = f"{low} is negative" if low < 0 else f"{high} is not below {num_classes}"
+        raise IndexError(f"one_hot: class {wrong}")
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).long()

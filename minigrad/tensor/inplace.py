@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ..autograd import GraphError, Value, is_grad_enabled
+from ..autograd.arguments import checked
 from ..base.errors import devices_differ
 from ..dtypes import check_holds, plain
 from ..ops import public as ops
@@ -134,12 +135,14 @@ class InPlace(Attributes):
         """Every element becomes 0, in place."""
         return self.copy_(0)
 
+    @checked
     def uniform_(self: T, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> T:
         """Uniform numbers in [a, b), in place. Raises ValueError if b < a, and TypeError if this is no float tensor."""
         if b < a:
             raise ValueError(f"uniform_: there are no numbers from {a} up to {b}")
         return self._drawn("uniform_", Generator.uniform, b - a, a, generator)
 
+    @checked
     def normal_(self: T, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> T:
         """Normal numbers, in place. Raises ValueError if std < 0, and TypeError if this is no float tensor."""
         if std < 0:

@@ -1,11 +1,11 @@
 """Making tensors at random."""
 
-import operator
 from typing import Any
 
 import numpy as np
 
 from .. import backend, dtypes
+from ..autograd.arguments import checked
 from ..dtypes import float32, int64
 from ..random import Generator, default_generator
 from ..typing import DTypeLike, Size
@@ -52,6 +52,7 @@ def randn_like(
     return randn(input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator)
 
 
+@checked
 def randint(
     low: int, high: Any, size: Any = None, *, dtype: DTypeLike = int64, device: str = "cpu",
     generator: Generator | None = None,
@@ -63,11 +64,13 @@ def randint(
     return _finish(numbers.astype(dtypes.as_dtype(dtype), copy=False), device, False)
 
 
+@checked
 def randperm(n: int, device: str = "cpu", generator: Generator | None = None) -> Tensor:
     """range(n) in random order: (n,), int64."""
-    return _finish(_or_default(generator).permutation(operator.index(n)), device, False)
+    return _finish(_or_default(generator).permutation(n), device, False)
 
 
+@checked
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None
 ) -> Tensor:
@@ -81,9 +84,9 @@ def multinomial(
     if replacement or num_samples == 1:
         cumulative = np.cumsum(rows, -1)
         u = _or_default(generator).uniform((len(rows), num_samples)) * cumulative[:, -1:]
-        found = np.stack([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
+        found = np.array([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
     else:
-        if num_samples > ((rows > 0).sum(-1)).min():
+        if num_samples > (rows > 0).sum(-1).min(initial=num_samples):
             raise ValueError(f"multinomial: {num_samples} samples without replacement, but fewer choices have p > 0")
         with np.errstate(divide="ignore"):
             keys = np.log(rows) - np.log(-np.log1p(-_or_default(generator).uniform(rows.shape)))

@@ -132,15 +132,9 @@ class Run:
 
 
 def train(
-    out: Path,
-    typed: Mapping[str, Any],
-    *,
-    preset: str | None = None,
-    texts: Sequence[FilePath] = (),
-    resume: bool = False,
-    device: str = "cpu",
-    captured: bool = True,
-) -> Run:
+    out: Path, typed: Mapping[str, Any], *, preset: str | None = None, texts: Sequence[FilePath] = (),
+    resume: bool = False, device: str = "cpu", captured: bool = True,
+) -> Run:  # fmt: skip
     """Begin a run in the folder `out`, or continue the one there, to its last step. Typed settings override the preset,
     that the resumed run's settings, and these the defaults.
 

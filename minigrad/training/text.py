@@ -3,6 +3,7 @@
 Everything is on the host: texts are str, ids are int64 arrays.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Self, TypeVar
 
@@ -44,6 +45,8 @@ class CharVocab:
 
     def encode(self, text: str) -> Array:
         """str of n characters -> (n,) int64. Raises TextError for a character that the vocabulary lacks."""
+        if not isinstance(text, str):
+            raise TypeError(f"encode takes a str, got {type(text).__name__}")
         if unknown := set(text) - set(self.chars):
             char = min(unknown, key=text.index)
             raise TextError(f"the vocabulary lacks {char!r} (U+{ord(char):04X}), at position {text.index(char)}")
@@ -61,11 +64,12 @@ def _code_points(text):
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype="<u4")
 
 
-def read_corpus(paths: Iterable[FilePath] = ()) -> str:
-    """The text of the files, in order, with a newline between two; without files, the stories of stories.py.
+def read_corpus(paths: FilePath | Iterable[FilePath] = ()) -> str:
+    """The text of a file or several, in order, with a newline between two; without files, the stories of stories.py.
 
     Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read,
     and TextError for one that is empty or not UTF-8 (the message says where), and for a text of one character alone."""
+    paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     text = "\n".join(map(_read, paths)) or stories.corpus()[0]
     if len(set(text)) == 1:
         raise TextError(f"the text only repeats {text[0]!r}: there is nothing to learn from it")
@@ -103,8 +107,7 @@ class Batches:
     """
 
     def __init__(self, ids: Array, block_size: int, batch_size: int, generator: Generator, name: str = "text") -> None:
-        _check_length(ids, block_size, name)
-        self.ids, self.generator = ids, generator
+        self.ids, self.generator = _long_enough(ids, block_size, name), generator
         self.block_size, self.batch_size = block_size, batch_size
 
     def __iter__(self) -> Self:
@@ -123,18 +126,19 @@ def fixed_batches(
     With `limit`, at most that many batches, spread evenly over the text. Nothing is random: every evaluation sees the
     same batches. Raises TextError like Batches.
     """
-    _check_length(ids, block_size, name)
+    ids = _long_enough(ids, block_size, name)
     starts = np.arange(0, len(ids) - block_size, block_size)
     if limit and len(starts) > limit * batch_size:
         starts = starts[np.linspace(0, len(starts) - 1, limit * batch_size).astype(np.int64)]
     return [_windows_at(ids, starts[i : i + batch_size], block_size) for i in range(0, len(starts), batch_size)]
 
 
-def _check_length(ids, block_size, name):
+def _long_enough(ids, block_size, name):
     if len(ids) < block_size + 1:
         smaller = f" or a block of at most {len(ids) - 1}" * (len(ids) > 1)
         needs = f"but a block of {block_size} needs at least {block_size + 1}: use a longer text{smaller}"
         raise TextError(f"the {name} has {len(ids)} characters, {needs}")
+    return np.asarray(ids)
 
 
 def _windows_at(ids, starts, block_size):

@@ -204,6 +204,8 @@ def test_variance_and_norms_far_from_zero():
 def test_infinite_logsumexp():
     x = mg.tensor([[INF, 0.0], [-INF, -INF], [5.0, -INF]])
     assert x.logsumexp(1).tolist() == [INF, -INF, 5.0]
+    x.requires_grad_().logsumexp(1).sum().backward()
+    assert x.grad.tolist() == [[1, 0], [0, 0], [1, 0]]
 
 
 # ---------------------------------------------------------------------------------------------------- kinks and corners

@@ -32,6 +32,7 @@ def test_creation():
     same(mg.full((2,), 7), [7, 7])
     same(mg.full((1,), np.uint8(3)), [3])
     same(mg.multinomial(mg.tensor([0.0, 1.0, 0.0]), 3, replacement=True), [1, 1, 1])
+    assert mg.multinomial(mg.zeros(0, 3), 1).shape == (0, 1) and mg.multinomial(mg.zeros(0, 3), 2).shape == (0, 2)
     same(mg.full(2, True), [True, True])
     same(mg.arange(4), np.arange(4))
     same(mg.arange(1, 2, 0.25), np.arange(1, 2, 0.25, f32))

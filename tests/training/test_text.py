@@ -47,6 +47,8 @@ def test_ids_are_in_the_order_of_the_characters():
     assert vocab.chars == " ehloä€😀" and len(vocab) == 8
     assert vocab.encode("😀 ").tolist() == [7, 0]
     assert vocab.encode("").shape == (0,) and vocab.decode([]) == ""
+    with pytest.raises(TypeError, match="encode takes a str, got list"):
+        vocab.encode(["😀"])
 
 
 @pytest.mark.parametrize("ids", [[-1], [3], [0, 99]])
@@ -66,7 +68,7 @@ def test_files_are_joined_in_order(tmp_path):
     a, b = tmp_path / "a", tmp_path / "b"
     a.write_bytes("\ufeffone\r\ntwo\r\n".encode())
     b.write_bytes("drei ß".encode())
-    assert text.read_corpus([b, a]) == "drei ß\none\ntwo\n"
+    assert text.read_corpus([b, a]) == "drei ß\none\ntwo\n" and text.read_corpus(str(b)) == "drei ß"
 
 
 @pytest.mark.parametrize("data", [b"", "\ufeff".encode()])

@@ -128,4 +128,4 @@ def _size(name, value):
     with contextlib.suppress(TypeError):
         if (size := _number(value)) >= 1:
             return size
-    raise ValueError(f"{name} must be at least 1, got {shown(value)}")
+    raise ValueError(f"{name} must be an int, at least 1, got {shown(value)}")

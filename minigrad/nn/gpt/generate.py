@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ...autograd import inference_mode
+from ...autograd.arguments import checked
 from ...base.quiet import quiet
 from ...dtypes import float16, float64
 from ...ops.index import Gather
@@ -15,13 +16,11 @@ from ...tensor import Tensor, as_tensor, rand, tensor
 from ..utils import evaluating
 
 
+@checked
 def choose(
-    logits: Tensor,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
+    logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
     generator: Generator | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """One token for each row of logits (B, V): int64 (B, 1).
 
     It is drawn from softmax(logits / temperature). top_k keeps only the k likeliest tokens. top_p keeps the smallest
@@ -82,8 +81,8 @@ def generate(model, prompts, max_new_tokens, use_cache=True, each=None, **choice
     rows = [as_tensor(prompt).numpy() for prompt in prompts] if several else list(as_tensor(prompts).numpy())
     if not rows or any(row.ndim != 1 or len(row) == 0 or row.dtype.kind not in "iu" for row in rows):
         raise ValueError("generate needs prompts (B, T) of ints, or a list of prompts of any lengths, and none empty")
-    if not isinstance(max_new_tokens, (int, np.integer)) or max_new_tokens < 0:
-        raise ValueError(f"generate: max_new_tokens must be an int ≥ 0, got {max_new_tokens!r}")
+    if max_new_tokens < 0:
+        raise ValueError(f"generate: max_new_tokens must not be negative, got {max_new_tokens}")
     T = max(len(row) for row in rows)
     padding = np.array([T - len(row) for row in rows])
     tokens = np.zeros((len(rows), T + max_new_tokens), np.int64)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from ...autograd.arguments import checked
 from ...dtypes import float64
 from ...ops.index import looked_up
 from ...random import Generator
@@ -150,6 +151,7 @@ class GPT(Module):
         """(B, T, C) -> (B, T, V)."""
         return F.linear(x, self.wte.weight) if self.lm_head is None else self.lm_head(x)
 
+    @checked
     def generate(self, prompts: Any, max_new_tokens: int, temperature: float = 1.0, top_k: int | None = None,
                  top_p: float | None = None, generator: Generator | None = None, use_cache: bool = True,
                  each: Callable[[Array], object] | None = None) -> Any:  # fmt: skip

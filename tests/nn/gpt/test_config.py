@@ -19,7 +19,7 @@ NO_SIZES = "4", "", None, [], [4], {}, True, 2.0, 0.5, float("nan"), 0, -1, "x" 
 def test_sizes_are_ints_of_at_least_one(name):
     for value in NO_SIZES:
         if (name, value) != ("n_kv_head", None):
-            with pytest.raises(ValueError, match=f"{name} must be at least 1, got ") as error:
+            with pytest.raises(ValueError, match=f"{name} must be an int, at least 1, got ") as error:
                 nn.GPTConfig(**SIZES | {name: value})
             assert len(str(error.value)) < 100
     config = nn.GPTConfig(**SIZES | {name: np.int64(2)})

@@ -316,8 +316,8 @@ def test_pruning_is_all_or_nothing():
 
 def test_sizes_that_cannot_be_are_refused():
     for changes, message in (
-        (dict(block_size=0), "block_size must be at least 1, got 0"),
-        (dict(n_layer=0), "n_layer must be at least 1"),
+        (dict(block_size=0), "block_size must be an int, at least 1, got 0"),
+        (dict(n_layer=0), "n_layer must be an int, at least 1"),
         (dict(pruned={0: [9]}), "have no {0: .9.}"),
         (dict(positions="rope"), "positions must be learned"),
     ):

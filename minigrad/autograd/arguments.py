@@ -1,0 +1,61 @@
+"""Flags and numbers among the arguments of public functions."""
+
+import contextlib
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from reprlib import repr as shown
+from typing import Any, TypeVar
+
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_NAMES_OF_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
+_KINDS = {bool: "True or False", int: "an int", float: "a number"}
+
+
+def checked(function: F) -> F:
+    """A public function whose arguments are what they are declared to be: a bool, an int or a float, or else TypeError
+    names it. NumPy's axis= and keepdims= are dim= and keepdim=. What dims are, one_dim and many_dims say."""
+    places, several = [], None
+    for i, p in enumerate(inspect.signature(function).parameters.values()):
+        several = i if p.kind is p.VAR_POSITIONAL else several
+        for kind in _KINDS:
+            if p.annotation in (kind, kind | None) and not p.name.startswith("dim"):
+                places.append((i if several is None else 1 << 30, p.name, kind, p.annotation is not kind))
+    first = min((place[0] for place in places), default=1 << 30)
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if kwargs or len(args) > first:
+            for theirs in _NAMES_OF_NUMPY.keys() & kwargs:
+                if (ours := _NAMES_OF_NUMPY[theirs]) in kwargs:
+                    raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
+                kwargs[ours] = kwargs.pop(theirs)
+            for i, name, kind, optional in places:
+                x = args[i] if i < len(args) else kwargs.get(name, kind)
+                if type(x) is kind or x is kind or (optional and x is None):
+                    continue
+                x = _converted(f"{function.__name__}: {name}", kind, x)
+                if i < len(args):
+                    args = (*args[:i], x, *args[i + 1 :])
+                else:
+                    kwargs[name] = x
+        return function(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def _converted(what: str, kind: type, x: Any) -> Any:
+    """x, a number of another type than `kind`, as one of it."""
+    if isinstance(x, (bool, np.bool_)) == (kind is bool):
+        with contextlib.suppress(TypeError, ValueError):
+            if kind is bool:
+                return bool(x)
+            if kind is int:
+                return operator.index(x)
+            if isinstance(x, int) or getattr(x, "ndim", 1) == 0:
+                return x if isinstance(x, int) else x.item()
+    raise TypeError(f"{what} must be {_KINDS[kind]}, got {shown(x)}")
