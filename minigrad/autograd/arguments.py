@@ -50,7 +50,7 @@ def checked(function: F) -> F:
 
 def _converted(what: str, kind: type, x: Any) -> Any:
     """x, a number of another type than `kind`, as one of it."""
-    if isinstance(x, (bool, np.bool_)) == (kind is bool):
+    if kind is float or isinstance(x, (bool, np.bool_)) == (kind is bool):
         with contextlib.suppress(TypeError, ValueError):
             if kind is bool:
                 return bool(x)

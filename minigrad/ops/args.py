@@ -12,6 +12,8 @@ from .. import dtypes
 from ..autograd import Op, Value
 from ..typing import F
 
+SEVERAL = tuple, list, range, np.ndarray  # what may hold sizes or dims
+
 
 def giving(signature: F) -> Callable[[Any], Callable[[type[Op]], F]]:
     """A decorator for what makes the public function of an op, which tells type checkers of what signature."""
@@ -126,7 +128,7 @@ def many_dims(name, x, dim):
     ndim = x.ndim
     if dim is None:
         return tuple(range(ndim))
-    dims = [one_dim(name, x, d) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
+    dims = [one_dim(name, x, d) for d in (dim if isinstance(dim, SEVERAL) else (dim,))]
     if ndim and len(set(dims)) != len(dims):
         raise ValueError(f"{name}: dim {dim} names a dimension twice for shape {x.shape}")
     return tuple(sorted(dims)) if dims and ndim else tuple(range(ndim))
@@ -134,9 +136,9 @@ def many_dims(name, x, dim):
 
 def shape_of(name, sizes):
     """The sizes of f(2, 3) or f((2, 3)) as a tuple of ints."""
-    if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)):
+    if len(sizes) == 1 and isinstance(sizes[0], SEVERAL):
         sizes = sizes[0]
     try:
         return tuple(map(operator.index, sizes))
     except (TypeError, ValueError):  # ValueError: a Tensor of several numbers
-        raise TypeError(f"{name} takes ints, got {tuple(sizes)}") from None
+        raise TypeError(f"{name} takes ints, got {sizes}") from None

@@ -12,7 +12,7 @@ from ..autograd.cases import case
 from ..backend.launch.movement import has_view
 from ..dtypes import check_holds
 from ..typing import Dims, Size, T
-from .args import many_dims, one_dim, promoted, shape_of
+from .args import SEVERAL, many_dims, one_dim, promoted, shape_of
 
 __all__ = [
     "cat", "chunk", "clone", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll", "split", "squeeze",
@@ -333,7 +333,7 @@ def split(tensor: T, split_size_or_sections: int | Sequence[int], dim: int = 0) 
     if tensor.ndim == 0:
         raise ValueError("split of a 0-d tensor")
     n = tensor.shape[dim]
-    if not isinstance(split_size_or_sections, (tuple, list)):
+    if not isinstance(split_size_or_sections, SEVERAL):
         if (size := sizes[0]) <= 0:
             raise ValueError(f"split: size must be positive, got {size}")
         sizes = tuple(min(size, n - start) for start in range(0, max(n, 1), size))

@@ -80,6 +80,8 @@ def multinomial(
     p = input.detach().to("cpu").double().numpy()
     if p.ndim not in (1, 2) or not np.isfinite(p).all() or (p < 0).any() or (p.sum(-1) <= 0).any():
         raise ValueError(f"multinomial: each row of input, shape {input.shape}, must be finite, ≥ 0 and not all 0")
+    if num_samples < 0:
+        raise ValueError(f"multinomial: num_samples must not be negative, got {num_samples}")
     rows = np.atleast_2d(p)
     if replacement or num_samples == 1:
         cumulative = np.cumsum(rows, -1)

@@ -92,6 +92,8 @@ VALUES = {
     "chunk": (lambda: a.chunk(3, 1)[1], A[:, 2:]),
     "unbind": (lambda: b.unbind(1)[2], B[:, 2]),
     "cat": (lambda: mg.cat([a, a[:0], a[:1]]), np.concatenate([A, A[:1]])),
+    "pad of bools": (lambda: (a > 0).pad((0, 1), value=True), np.pad(A > 0, ((0, 0), (0, 1)), constant_values=True)),
+    "split into a range": (lambda: a.split(range(1, 4, 2), 1)[1], A[:, 1:]),
     "pad nothing": (lambda: a.pad(()), A),
     "repeat": (lambda: a.repeat(2, 1, 3), np.tile(A, (2, 1, 3))),
     "repeat none": (lambda: a.repeat(0, 1), A[:0]),
@@ -204,7 +206,6 @@ VALUES = {
     "cross_entropy": (lambda: F.cross_entropy(a, mg.tensor([1, -100, 3])), (entropy(A[0], 1) + entropy(A[2], 3)) / 2),
     # making
     "arange of float64": (lambda: mg.arange(0, 1, 0.5, dtype=mg.float64), [0.0, 0.5]),
-    "zeros like, of another dtype": (lambda: mg.zeros_like(ints, dtype=mg.float64), np.zeros((2, 3))),
     "full like, of another dtype": (lambda: mg.full_like(ints, 2.5, dtype=mg.float64), np.full((2, 3), 2.5)),
     "randint of one": (lambda: mg.randint(4, 5, (2,)), [4, 4]),
     "randperm of none": (lambda: mg.randperm(0), np.empty(0, int)),
