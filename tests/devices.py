@@ -44,5 +44,5 @@ class NoGpu(Launched):
             self._contracts[key] = types.SimpleNamespace(contract=Contract(entry, source(file, dtype.name)))
         return self._contracts[key]
 
-    def _run(self, file, entry, dtype, grid, block, shared, args):
+    def _start(self, file, entry, dtype, grid, block, shared, args):
         self.kernel(file, entry, dtype).contract.check(grid, args, self.overlap)

@@ -81,11 +81,19 @@ class Node:
         """Call hook(gradient) in every backward walk, once the whole gradient of this value is known.
 
         hook may return a replacement, or None. Hooks run in the order in which they were added."""
-        if thread.recorder is not None:
-            thread.recorder.looked_into(self)
+        self._looked_into()
         if self.hooks is None:
             self.hooks = {}
         return Handle(self.hooks, hook)
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this value in `grad`, although it is not a leaf."""
+        self._looked_into()
+        self.retain = True
+
+    def _looked_into(self) -> None:
+        if thread.recorder is not None:
+            thread.recorder.looked_into(self)
 
     def accumulate(self, g: Any, own: Callable[[Any], Any] | None = None) -> None:
         """Add g to .grad, safely while other threads do.

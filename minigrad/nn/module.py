@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, Ty
 import numpy as np
 
 from ..autograd import mode
-from ..base.recording import thread
 from ..dtypes import DEFAULT_FLOAT, float16, float32, float64
 from ..tensor import Tensor, as_tensor
 from ..typing import Array, DTypeLike
@@ -42,9 +41,8 @@ class Parameter(Tensor):
         if not isinstance(data, Tensor):
             raise TypeError(f"Parameter needs a Tensor, got {type(data).__name__}")
         source = data if data.storage.backend.is_compact(data.array) else data.detach().clone()
-        x.array, x.storage, x.node = source.array, source.storage, None
-        if thread.recorder is not None:
-            thread.recorder.note(x)
+        x.node = None
+        x._become(source)
         return x.requires_grad_() if requires_grad else x
 
     def __init__(self, data: Tensor, requires_grad: bool = True):
@@ -317,9 +315,8 @@ def _once(named):
 
 def _take_over(x, y):
     """Give the leaf x the memory of y, and it and its .grad the dtype and device of y."""
-    x.array, x.storage, node = y.array, y.storage, x.node
-    if thread.recorder is not None:
-        thread.recorder.note(x)
+    x._become(y)
+    node = x.node
     if node is not None:  # which stays, with its hooks: a graph may end in it
         node.dtype, node.device = y.dtype, y.device
         node.grad = None if node.grad is None else node.grad.to(y.device).to(y.dtype)

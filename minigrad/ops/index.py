@@ -219,11 +219,9 @@ def checked_index(name, index, n, ignored=None, wraps=False):
             if low < -n * wraps or high >= n:
                 raise IndexError(f"{name}: index {low if low < -n * wraps else high} is out of range for size {n}")
 
-    if thread.recorder is not None:
-        return thread.recorder.checked(index, n, wraps, ignored, check)
-    on = index.storage.backend
     if index.device != "cpu":
-        return index._wrap(on.checked_now(name, index.array, n, wraps, ignored, check), Storage(on))
+        on = index.storage.backend
+        return index._wrap(on.checked(name, index.array, n, wraps, ignored, check), Storage(on))
     check(index._host())
     return index
 

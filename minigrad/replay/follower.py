@@ -209,20 +209,9 @@ class Follower(Walks):
         finally:
             self._copied(True)
 
-    def checked(self, index, n, wraps, ignored, check):
-        """index, after check() has raised for a wrong value in it; on a GPU a Tensor instead, and check() is called
-        when something next waits."""
-        if not hasattr(self.on, "checked"):
-            check(self.read(index))
-            return index
-
-        def checked(on, array, n, wraps, ignored):
-            y, found = on.checked(array, n, wraps, ignored, check)
-            self.entry.checks.append(found)
-            return y
-
-        y = self.primitive("check", checked, index.storage.backend, (index.array, n, wraps, ignored), {})
-        return index._wrap(y, Storage(self.on))
+    def look_later(self, check):
+        """What a check of indices finds: (function, line, array of the GPU), see Cuda.checked."""
+        self.entry.checks.append(check)
 
 
 class Repeat:

@@ -90,10 +90,7 @@ class Gradients(Attributes):
 
     def retain_grad(self) -> None:
         """Keep .grad after backward(), although this is not a leaf."""
-        node = self._node_for("retain_grad")
-        node.retain = True
-        if thread.recorder is not None:
-            thread.recorder.looked_into(node)
+        self._node_for("retain_grad").retain_grad()
 
     def register_hook(self, hook: "Callable[[Tensor], Tensor | None]") -> Handle:
         """Let backward() call hook(gradient) once the whole gradient of this tensor is known, a Tensor of its shape.
@@ -161,10 +158,13 @@ class Gradients(Attributes):
         check_same_kind(".data", value, self)
         if value.array is not self.array:
             self.storage.changed()
-            compact = value if value.is_contiguous() else value.detach().clone()  # as optimizers need it
-            self.array, self.storage = compact.array, compact.storage
-            if thread.recorder is not None:
-                thread.recorder.note(self)
+            self._become(value if value.is_contiguous() else value.detach().clone())  # as optimizers need it
+
+    def _become(self, source: Value) -> None:
+        """Have the memory of another tensor."""
+        self.array, self.storage = source.array, source.storage
+        if thread.recorder is not None:
+            thread.recorder.note(self)
 
 
 def _reflected(function: Any) -> Callable[[V, Operand], V]:

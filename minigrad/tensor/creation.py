@@ -9,7 +9,6 @@ from .. import backend, dtypes
 from ..autograd import GraphError, Storage, is_grad_enabled
 from ..autograd.arguments import checked
 from ..autograd.graph import SharedStorage
-from ..base.recording import thread
 from ..dtypes import float32
 from ..ops.args import shape_of
 from ..typing import Array, DTypeLike, Number, Size
@@ -222,15 +221,8 @@ def arange(
     dtypes.check_holds("arange", dtypes.int64, *(v for v in (start, end, step) if isinstance(v, int)))
     if dtype is None:
         dtype = dtypes.DEFAULT_FLOAT if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
-    array, on = np.arange(start, end, step).astype(dtypes.as_dtype(dtype)), backend.get(device)
-    if thread.recorder is None or device == "cpu":
-        return _finish(array, device, requires_grad)
-
-    def known(on: Any, *_: Any) -> Any:  # a captured step need not upload it at each call
-        return on.copy(on.from_numpy(array))
-
-    array = thread.recorder.primitive("arange", known, on, (start, end, step, array.dtype), {})
-    return from_backend(array, on, requires_grad)
+    on = backend.get(device)
+    return from_backend(on.arange(start, end, step, dtypes.as_dtype(dtype)), on, requires_grad)
 
 
 @checked

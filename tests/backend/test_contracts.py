@@ -92,13 +92,13 @@ class Spoiling:
         self.seen, self.tried, self.missed = {}, 0, []
         return self
 
-    def _run(self, file, entry, dtype, grid, block, shared, args):
+    def _start(self, file, entry, dtype, grid, block, shared, args):
         kinds = self.seen.setdefault((file.split()[0], entry), set())
         kind = tuple(x is None for x in args)
         if kind not in kinds and len(kinds) < 4:
             kinds.add(kind)
             self.spoil(file, entry, dtype, grid, list(args))
-        super()._run(file, entry, dtype, grid, block, shared, args)
+        super()._start(file, entry, dtype, grid, block, shared, args)
 
     def spoil(self, file, entry, dtype, grid, args):
         contract = self.kernel(file, entry, dtype).contract
@@ -119,7 +119,7 @@ class Spoiling:
         raise Spoilt
 
     def quick(self, contract, file, entry, dtype, grid, args):
-        """As _run of the native backend takes it."""
+        """As _start of the native backend takes it."""
         if isinstance(self, NativeKernels):
             try:
                 if self.kernel(file, entry, dtype).quick(grid, *args) is None:

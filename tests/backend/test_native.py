@@ -39,7 +39,7 @@ def test_an_unknown_choice_is_told():
 @pytest.mark.needs("g++")
 def test_what_is_small_or_not_float_is_numpys(monkeypatch):
     on = Native()
-    monkeypatch.setattr(on, "_run", lambda *args: pytest.fail("a kernel ran"))
+    monkeypatch.setattr(on, "_start", lambda *args: pytest.fail("a kernel ran"))
     on.mul(np.ones(10, np.float32), 2)
     on.exp(np.ones(10_000, np.float16))
     on.add(np.ones(10_000, np.float16), np.ones(10_000, np.float16))
@@ -124,9 +124,9 @@ def test_recorded_launches_run_again(n):
     on, dtype = NativeKernels(), np.dtype(np.float32)
     x, y, z = (np.zeros(n, dtype) for _ in range(3))
     recorded = []
-    on._run = lambda *launch: recorded.append(Launch(*launch))
+    on._start = lambda *launch: recorded.append(Launch(*launch))
     on.copy_to(y, x), on.copy_to(z, y)
-    del on._run
+    del on._start
     replay = on.replayer(recorded)
     (spots, launch_of), (function, *arguments) = replay.pointers(), replay.call
     assert launch_of.tolist() == [0, 0, 1, 1]

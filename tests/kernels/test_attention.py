@@ -156,7 +156,7 @@ class Grids(NoGpu):
         super().__init__()
         self.grids = []
 
-    def _run(self, file, entry, dtype, grid, *rest):
+    def _start(self, file, entry, dtype, grid, *rest):
         self.grids.append((entry, grid))
 
 

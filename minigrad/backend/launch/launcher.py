@@ -28,7 +28,7 @@ SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have withou
 
 
 class Launcher:
-    """A way to run kernels. A runner provides memory and `_run`; the classes of this package provide primitives.
+    """A way to run kernels. A runner provides memory and `_start`; the classes of this package provide primitives.
 
     Arrays are NumPy's or CuPy's; only their shape, strides, dtype, views and reshape are used."""
 
@@ -46,11 +46,7 @@ class Launcher:
 
     # -- what a runner gives
 
-    def empty(self, shape, dtype):
-        """A new compact array with undefined contents."""
-        raise NotImplementedError
-
-    def _run(self, file, entry, dtype, grid, block, shared, args):
+    def _start(self, file, entry, dtype, grid, block, shared, args):
         """Launch an entry point of kernels/<file>.cu compiled for a dtype."""
         raise NotImplementedError
 
@@ -72,7 +68,15 @@ class Launcher:
         """The address of an array's first element."""
         raise NotImplementedError
 
-    # -- launching
+    # -- memory and launches, which a captured step records
+
+    def empty(self, shape, dtype):
+        """A new compact array with undefined contents."""
+        return self.fresh(shape, dtype) if thread.recorder is None else thread.recorder.empty(shape, dtype)
+
+    @property
+    def _run(self):
+        return self._start if thread.recorder is None else thread.recorder.launch
 
     def launch(self, file, entry, dtype, grid, block, *args, shared=0):
         """Run an entry point. grid and block are ints or up to three; args are arrays, None (a null pointer), Python
@@ -150,9 +154,7 @@ class Launcher:
 
     alignment = 1  # bytes: launches may depend on how far from a multiple of them an array begins
 
-    def fresh(self, shape, dtype):
-        """A new compact array with memory, also while recording, with undefined contents."""
-        return np.empty(shape, dtype)
+    fresh: Any = staticmethod(np.empty)  # a new compact array with memory, also while recording; undefined contents
 
     program: Any = Program
 

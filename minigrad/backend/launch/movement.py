@@ -56,6 +56,11 @@ class Movement(Launcher):
         self.launch_places(n, y.itemsize, "movement", "fill", bits, y, value, packed)
         return y
 
+    @COPY
+    def arange(self, start, end, step, dtype):
+        x = self.from_numpy(np.arange(start, end, step).astype(dtype))
+        return x if thread.recorder is None else self.copy(x)  # which a step need not upload at each call
+
     @VIEW
     def overlap(self, x, y):
         return np.may_share_memory(x, y)

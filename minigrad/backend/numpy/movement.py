@@ -25,6 +25,10 @@ class Movement:
     def from_numpy(self, x):
         return x
 
+    def arange(self, start, end, step, dtype):
+        """start, start + step, … below end, cast to dtype."""
+        return np.arange(start, end, step).astype(dtype)
+
     def is_compact(self, x):
         """Is it dense, row-major and writeable? Then in-place arithmetic may use it."""
         return x.flags.c_contiguous and x.flags.writeable

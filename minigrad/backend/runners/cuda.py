@@ -124,9 +124,7 @@ class Cuda(Launched):
     def sums_of(self, n):
         return min(-(-n // 4096), 8 * self.processors)
 
-    def _run(self, file, entry, dtype, grid, block, shared, args):
-        if thread.recorder is not None:
-            return thread.recorder.launch(file, entry, dtype, grid, block, shared, args)
+    def _start(self, file, entry, dtype, grid, block, shared, args):
         self.kernel(file, entry, dtype)(grid, block, shared, args)
 
     def kernel(self, *key):
@@ -161,9 +159,6 @@ class Cuda(Launched):
 
     def overlap(self, x, y):
         return self._cupy.may_share_memory(x, y)
-
-    def empty(self, shape, dtype):
-        return self.fresh(shape, dtype) if thread.recorder is None else thread.recorder.empty(shape, dtype)
 
     def fresh(self, shape, dtype):
         return self.array_type(shape, dtype)
@@ -242,15 +237,18 @@ class Cuda(Launched):
         here, there = (made(-(-n * dtype.itemsize // 8), np.uint64) for made in (np.zeros, self.array_type))
         return tuple([words.view(dtype)[:n].reshape(shape) for words in (here, there)])
 
-    def checked(self, index, n, wraps, ignored, function):
-        """An array of indices, checked in a captured step; function(wrong ones) raises. -> an array to read in its
-        place, and what to look at later: (function, line, what it has found)."""
-        found = self.from_numpy(np.array(NONE_WRONG))
-        return checked(self, index, n, wraps, ignored, found), (function, user_line(), found)
-
-    def checked_now(self, name, index, n, wraps, ignored, function):
-        """Likewise where nothing is captured, for the op `name`. It is looked at when the host next waits."""
+    def checked(self, name, index, n, wraps, ignored, function):
+        """An array of indices of an op `name`, checked when the host next waits; function(wrong ones) raises. -> an
+        array to read in its place."""
         line = user_line()
+        if (recorder := thread.recorder) is not None:
+
+            def recorded(self, index, n, wraps, ignored):
+                found = self.from_numpy(np.array(NONE_WRONG))
+                recorder.look_later((function, line, found))
+                return checked(self, index, n, wraps, ignored, found)
+
+            return recorder.primitive("check", recorded, self, (index, n, wraps, ignored), {})
         key = line, name, n, wraps, ignored
         lookup = self._lookups.get(key)
         if lookup is None:

@@ -76,9 +76,6 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     one_thread = True
     pointer = address = staticmethod(address)
 
-    def empty(self, shape, dtype):
-        return np.empty(shape, dtype) if thread.recorder is None else thread.recorder.empty(shape, dtype)
-
     def spread(self, n):
         return max(1, min(2 * self.threads, n // SHARE)), 1
 
@@ -88,9 +85,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     def rows(self, rows, n, each=4):
         return rows, 1
 
-    def _run(self, file, entry, dtype, grid, block, shared, args):
-        if thread.recorder is not None:
-            return thread.recorder.launch(file, entry, dtype, grid, block, shared, args)
+    def _start(self, file, entry, dtype, grid, block, shared, args):
         kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
         try:
             packed = kernel.quick(grid, *args)
