@@ -19,25 +19,28 @@ _KINDS = {bool: "True or False", int: "an int", float: "a number"}
 def checked(function: F) -> F:
     """A public function whose arguments are what they are declared to be: a bool, an int or a float, or else TypeError
     names it. NumPy's axis= and keepdims= are dim= and keepdim=. What dims are, one_dim and many_dims say."""
-    places, several = [], None
-    for i, p in enumerate(inspect.signature(function).parameters.values()):
+    places, several, parameters = [], None, inspect.signature(function).parameters
+    for i, p in enumerate(parameters.values()):
         several = i if p.kind is p.VAR_POSITIONAL else several
         for kind in _KINDS:
             if p.annotation in (kind, kind | None) and not p.name.startswith("dim"):
                 places.append((i if several is None else 1 << 30, p.name, kind, p.annotation is not kind))
     first = min((place[0] for place in places), default=1 << 30)
+    renamed = [(theirs, ours) for theirs, ours in _NAMES_OF_NUMPY.items() if ours in parameters]
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if kwargs or len(args) > first:
-            for theirs in _NAMES_OF_NUMPY.keys() & kwargs:
-                if (ours := _NAMES_OF_NUMPY[theirs]) in kwargs:
-                    raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
-                kwargs[ours] = kwargs.pop(theirs)
-            for i, name, kind, optional in places:
-                x = args[i] if i < len(args) else kwargs.get(name, kind)
-                if type(x) is kind or x is kind or (optional and x is None):
-                    continue
+        if kwargs:
+            for theirs, ours in renamed:
+                if theirs in kwargs:
+                    if ours in kwargs:
+                        raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
+                    kwargs[ours] = kwargs.pop(theirs)
+        elif len(args) <= first:
+            return function(*args)
+        for i, name, kind, optional in places:
+            x = args[i] if i < len(args) else kwargs.get(name, kind)
+            if type(x) is not kind and x is not kind and not (optional and x is None):
                 x = _converted(f"{function.__name__}: {name}", kind, x)
                 if i < len(args):
                     args = (*args[:i], x, *args[i + 1 :])

@@ -118,7 +118,7 @@ class RmsNormBackward(FormulaOp):
 
 def _rows(name, x, normalized_shape, weight, bias=None):
     """x as (…, C), weight and bias as (C,), C elements to be normalised together."""
-    shape = shape_of(name, (normalized_shape,))
+    shape = normalized_shape if type(normalized_shape) is tuple else shape_of(name, (normalized_shape,))
     require_float(name, x)
     if not shape or x.shape[-len(shape) :] != shape:
         raise ValueError(f"{name}: input of shape {x.shape} does not end in normalized_shape {shape}")
