@@ -57,7 +57,8 @@ def composite(*cases: Case) -> Callable[[F], F]:
     """Declare a public function built from ops, so that it is checked and listed like an op:
     @composite(case(…), …).
 
-    Its docstring begins with its formula, which `minigrad ops` shows."""
+    Its docstring begins with its formula, which `minigrad ops` shows. Arguments that are declared a bool, an int or a
+    float are looked at, and NumPy's axis= is dim=: see `checked`."""
 
     def declare(function: F) -> F:
         register(Declaration(function.__name__, function, function, function.__doc__, list(cases)))

@@ -77,7 +77,7 @@ class _Thread(threading.local):
 thread = _Thread()
 
 
-class apart:
+class uncaptured:
     """What runs inside is not part of a captured step: it happens now, and only once, such as making an optimizer's
     buffers.
 

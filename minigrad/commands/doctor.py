@@ -88,9 +88,9 @@ def self_test(on):
     except Exception as error:
         return f"{type(error).__name__}: {first_line(error)}"
     for g, expected in zip(found, gradients(backend.reference, np.float64)):
-        apart = np.abs(g - expected).max() / np.abs(expected).max()
-        if not apart < TOLERANCE:
-            return f"a gradient is off by {apart:.1e} of its largest element"
+        off = np.abs(g - expected).max() / np.abs(expected).max()
+        if not off < TOLERANCE:
+            return f"a gradient is off by {off:.1e} of its largest element"
     return ""
 
 

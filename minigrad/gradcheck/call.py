@@ -16,7 +16,7 @@ from ..random import default_generator
 from ..replay.captured import Captured
 from ..tensor import Tensor
 from .frameworks import Adapted, Engine, Pair, nothing_returned, owner_of
-from .subject import Leaf, Subject, aligned, branches, flat, host, mapped, wrapped
+from .subject import Leaf, Subject, branches, flat, gradients_of, host, mapped, wrapped
 
 
 class Keywords(dict):
@@ -181,7 +181,7 @@ class _Call:
         dys = [wrapped(dy, like) for dy in dys]
         found = called(partial(self.expected_vjp, dys[0] if len(dys) == 1 else tuple(dys)), inputs)
         args, keywords = (inputs[:-1], inputs[-1]) if isinstance(inputs[-1], Keywords) else (inputs, None)
-        at = aligned(found, mapped((args, keywords or self.module), _parameters, of=Module))
+        at = gradients_of(found, mapped((args, keywords or self.module), _parameters, of=Module))
         gradients = []
         for leaf, x in zip(self.chosen, tensors):
             g = at.get(id(x))

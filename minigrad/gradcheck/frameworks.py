@@ -19,7 +19,7 @@ from ..base.engines import Own
 from ..nn import Module
 from ..random import default_generator
 from ..tensor import Tensor, from_numpy
-from .subject import aligned, flat, host, mapped
+from .subject import flat, gradients_of, host, mapped
 
 
 def owner_of(fn):
@@ -274,7 +274,7 @@ class Pair(Framework):
     def pulled(self, call, dys, arrays):
         """What the user's vjp returns."""
         args, keywords = call.inputs(arrays)
-        found = aligned(self.vjp(dys[0] if len(dys) == 1 else tuple(dys), *args, **keywords), (args, keywords))
+        found = gradients_of(self.vjp(dys[0] if len(dys) == 1 else tuple(dys), *args, **keywords), (args, keywords))
         return [found.get(id(a), np.zeros_like(a)) for a in arrays]
 
     def outputs(self, y):

@@ -126,7 +126,7 @@ class GradcheckReport:
         for f in sorted(self.findings, key=_gravity, reverse=True):
             numbers = [number(f.analytic), number(f.numeric), number(f.bar, ".1e")]
             rows.append((f.check, f.place, f.verdict, *numbers, f"{f.excess:.2g}", f.note))
-        lines = aligned(rows)
+        lines = columns(rows)
         for what, why in self.left_out.items():
             lines.append(f"{'left out' if what in self.unfinished else 'not applicable'}: {what}: {why}")
         return "\n".join(lines)
@@ -181,7 +181,7 @@ def _gravity(f):
     return SEVERITY.index(f.verdict), f.verdict != PASS and not f.probe, f.excess
 
 
-def aligned(rows):
+def columns(rows):
     """Rows of strings as lines whose columns are padded to one width, except for the last column."""
     widths = [max(map(len, column)) for column in zip(*rows)][:-1]
     return ["  ".join([*[cell.ljust(w) for cell, w in zip(row, widths)], row[-1]]).rstrip() for row in rows]

@@ -283,7 +283,7 @@ def mapped(tree, f, of=Tensor):
     return other
 
 
-def aligned(found, inputs):
+def gradients_of(found, inputs):
     """{id(x): gradient} for the arrays x in `inputs` (args, keywords), out of what a vjp returned for them: a tuple
     with an entry for each of args, and maybe one for the keywords, of the same structure; None means zeros."""
     args, keywords = inputs

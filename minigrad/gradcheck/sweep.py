@@ -23,7 +23,7 @@ from ..tensor import tensor
 from .budget import OutOfTime
 from .check import gradcheck
 from .probes import CHEAP
-from .report import FAIL, SEVERITY, WARN, GradcheckReport, aligned, raised
+from .report import FAIL, SEVERITY, WARN, GradcheckReport, columns, raised
 from .subject import flat
 
 
@@ -186,7 +186,7 @@ def table(rows):
         case = r.case if len(r.case) <= 60 else r.case[:59] + "…"
         numbers = f"{r.error:.1e}", str(r.evaluations), f"{1e3 * r.seconds:.0f}"
         lines.append((r.verdict, r.op, str(r.order), r.device, *numbers, case))
-    return "\n".join(aligned(lines))
+    return "\n".join(columns(lines))
 
 
 def summary(rows, seconds):

@@ -17,7 +17,7 @@ from .cache import KVCache
 from .heads import Head, load, prune
 from .layers import Linear
 from .masks import combined, hidden_future
-from .module import Module, Parameter, placed
+from .module import Module, Parameter, factory
 from .positions import alibi, alibi_slopes, rotary
 
 FORMS = "per_head", "batched", "fused"
@@ -109,12 +109,12 @@ class MultiheadAttention(Module):
         _check_form(impl)
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
         if self.kdim == self.vdim == embed_dim:
-            self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, **placed(device, dtype)))
+            self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, **factory(device, dtype)))
         else:
-            self.q_proj_weight = Parameter(empty(self._rows[0], embed_dim, **placed(device, dtype)))
-            self.k_proj_weight = Parameter(empty(self._rows[1], self.kdim, **placed(device, dtype)))
-            self.v_proj_weight = Parameter(empty(self._rows[2], self.vdim, **placed(device, dtype)))
-        self.in_proj_bias = Parameter(empty(sum(self._rows), **placed(device, dtype))) if bias else None
+            self.q_proj_weight = Parameter(empty(self._rows[0], embed_dim, **factory(device, dtype)))
+            self.k_proj_weight = Parameter(empty(self._rows[1], self.kdim, **factory(device, dtype)))
+            self.v_proj_weight = Parameter(empty(self._rows[2], self.vdim, **factory(device, dtype)))
+        self.in_proj_bias = Parameter(empty(sum(self._rows), **factory(device, dtype))) if bias else None
         self.out_proj = Linear(num_heads * self.d_v, embed_dim, bias=bias, device=device, dtype=dtype)
         self.reset_parameters()
 

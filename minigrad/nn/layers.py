@@ -12,7 +12,7 @@ from ..tensor import Tensor, empty
 from ..typing import DTypeLike, Size
 from . import functional as F
 from . import init
-from .module import Module, Parameter, placed
+from .module import Module, Parameter, factory
 
 
 class Identity(Module):
@@ -35,8 +35,8 @@ class Linear(Module):
         dtype: DTypeLike = DEFAULT_FLOAT,
     ) -> None:  # fmt: skip
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter(empty(out_features, in_features, **placed(device, dtype)))
-        self.bias = Parameter(empty(out_features, **placed(device, dtype))) if bias else None
+        self.weight = Parameter(empty(out_features, in_features, **factory(device, dtype)))
+        self.bias = Parameter(empty(out_features, **factory(device, dtype))) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -68,7 +68,7 @@ class Embedding(Module):
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
             raise ValueError(f"padding_idx {padding_idx} is out of range for {num_embeddings} embeddings")
         self.padding_idx = padding_idx if padding_idx is None else padding_idx % num_embeddings
-        self.weight = Parameter(empty(num_embeddings, embedding_dim, **placed(device, dtype)))
+        self.weight = Parameter(empty(num_embeddings, embedding_dim, **factory(device, dtype)))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -95,7 +95,7 @@ class LayerNorm(Module):
     ) -> None:  # fmt: skip
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
-        shape, place = self.normalized_shape, placed(device, dtype)
+        shape, place = self.normalized_shape, factory(device, dtype)
         self.weight = Parameter(empty(shape, **place)) if elementwise_affine else None
         self.bias = Parameter(empty(shape, **place)) if elementwise_affine and bias else None
         self.reset_parameters()
@@ -126,7 +126,7 @@ class RMSNorm(Module):
     ) -> None:  # fmt: skip
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps = eps
-        self.weight = Parameter(empty(self.normalized_shape, **placed(device, dtype))) if elementwise_affine else None
+        self.weight = Parameter(empty(self.normalized_shape, **factory(device, dtype))) if elementwise_affine else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -52,7 +52,7 @@ class Parameter(Tensor):
         return f"Parameter({super().__repr__()})"
 
 
-def placed(device, dtype):
+def factory(device, dtype):
     """The options of a function that makes a layer's parameters. None: on the CPU; float32."""
     return {"device": "cpu" if device is None else device, "dtype": DEFAULT_FLOAT if dtype is None else dtype}
 

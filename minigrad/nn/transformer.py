@@ -15,7 +15,7 @@ from . import init
 from .attention import MultiheadAttention
 from .containers import ModuleList
 from .layers import Dropout, LayerNorm, Linear
-from .module import Module, placed
+from .module import Module, factory
 
 _ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
@@ -199,4 +199,4 @@ class Transformer(Module):
     @staticmethod
     def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: DTypeLike = DEFAULT_FLOAT) -> Tensor:
         """(sz, sz): -∞ above the diagonal, where a position would see later ones, else 0."""
-        return full((sz, sz), -float("inf"), **placed(device, dtype)).triu(1)
+        return full((sz, sz), -float("inf"), **factory(device, dtype)).triu(1)

@@ -126,14 +126,14 @@ class Optimizer:
         or they were set by hand, are taken as load_state_dict takes them: kernels trust that all are alike."""
         state = self.state.get(p)
         if not state:
-            with recording.apart(after=False):  # zeros depend on nothing
+            with recording.uncaptured(after=False):  # zeros depend on nothing
                 state = self.state[p] = {"step": 0, **{name: p.zeros_like() for name in self.buffers}}
             return state
         x, on = p.array, p.storage.backend
         unfit = [name for name in self.buffers if not _fits(state.get(name), x, on)]
         if unfit:
             index = [id(x) for group in self.param_groups for x in group["params"]].index(id(p))
-            with recording.apart():
+            with recording.uncaptured():
                 state.update({name: _as_buffer(state, f"optimizer state {index}", name, p) for name in unfit})
         return state
 

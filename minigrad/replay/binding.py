@@ -6,7 +6,7 @@ from ..autograd import Node, Storage, Value
 from ..autograd.graph import SharedStorage
 from ..backend.launch.program import below, spanned
 from ..base.recording import CaptureError, user_line
-from .entries import GONE, Late, Slot, exact, like, shift, varies, wrapped
+from .entries import GONE, Late, Slot, exact, shift, spec, varies, wrapped
 from .running import Running
 
 
@@ -84,8 +84,8 @@ class Binding(Running):
         slot = e.slots.get(id(array))
         if slot is None:  # perhaps a view of recorded memory, which is made anew at each call
             place = self.space.place(x)
-            return place is not None and place == self.space.place(array) and like(x, self.on) == like(array, self.on)
-        if slot.last is not x and (like(x, self.on) != slot.like or self.space.place(x) is not None):
+            return place is not None and place == self.space.place(array) and spec(x, self.on) == spec(array, self.on)
+        if slot.last is not x and (spec(x, self.on) != slot.spec or self.space.place(x) is not None):
             return False
         self._bind(x, slot, tensor)
         return True
@@ -173,7 +173,7 @@ class Binding(Running):
             begins = (shift(x, on) - before) % on.alignment
             array = self.space.array(x.shape, x.dtype, x.strides, before, spanned(x), writeable, begins)
             place = self.space.place(array)
-            slot = e.slots[id(array)] = Slot(array, place and place[0], like(x, on))
+            slot = e.slots[id(array)] = Slot(array, place and place[0], spec(x, on))
             self.recording.outside.add(slot.allocation)
             self._bind(x, slot, tensor)
             known = array

@@ -44,12 +44,12 @@ class Entry:
 
 
 class Slot:
-    """A recorded array that represents one from outside. like: what can be bound to it."""
+    """A recorded array that represents one from outside. spec: what can be bound to it."""
 
-    __slots__ = "array", "allocation", "like", "last", "address"
+    __slots__ = "array", "allocation", "spec", "last", "address"
 
-    def __init__(self, array, allocation, like):
-        self.array, self.allocation, self.like = array, allocation, like
+    def __init__(self, array, allocation, spec):
+        self.array, self.allocation, self.spec = array, allocation, spec
         self.last, self.address = None, 0  # what was last bound to it, and its address
 
 
@@ -106,11 +106,11 @@ def parts(x):
     return x.array, x.node, x.storage
 
 
-def several(x):
+def as_tuple(x):
     return x if type(x) is tuple else (x,)
 
 
-def like(x, on):
+def spec(x, on):
     """What must be equal in two arrays for the same launches to be correct for both."""
     return x.shape, x.strides, x.dtype, getattr(x.flags, "writeable", True), shift(x, on)
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from ..autograd import Storage, Value, mode
 from ..backend.launch.program import Launch, below
-from ..base.recording import CaptureError, apart, refuse, user_line
+from ..base.recording import CaptureError, refuse, uncaptured, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub, Transfer
 from ..ops.index import Getitem
-from .entries import Entry, Late, exact, here, like, make_room, parts, replaced, several, varies, wrapped
+from .entries import Entry, Late, as_tuple, exact, here, make_room, parts, replaced, spec, varies, wrapped
 from .walks import Walks
 
 
@@ -55,7 +55,7 @@ class Follower(Walks):
         if place is not None:
             self.flush()
             x = wrapped(here(self.on, self.memory, self.blocks, place, x.array), None, Storage(self.on))
-        with apart(after=self.dirty):
+        with uncaptured(after=self.dirty):
             return cls.apply(x, **params)
 
     def _record_op(self, cls, inputs, params, form, draws):
@@ -71,7 +71,7 @@ class Follower(Walks):
             given = self._with_cell(e, given)
         result = self._recorded(e, lambda: cls.apply(*given, **params), mark)
         e.result = isinstance(result, tuple)
-        for y in several(result):
+        for y in as_tuple(result):
             if y is None:
                 e.outs.append(None)
                 continue
@@ -170,7 +170,7 @@ class Follower(Walks):
         e.inputs = [self._recorded_array(e, x) for x in arrays]
         e.late = [Late(value) for value in late]
         e.result = self._recorded(e, lambda: run(e.inputs, e.late), mark)
-        e.outs = [self.space.known(y) for y in several(e.result) if isinstance(y, self.on.array_type)]
+        e.outs = [self.space.known(y) for y in as_tuple(e.result) if isinstance(y, self.on.array_type)]
         self._last(e, e.outs)
         places = [self.space.place(x) for x in e.inputs]
         e.outside = any(place is not None and place[0] in self.recording.outside for place in places)
@@ -204,7 +204,7 @@ class Follower(Walks):
         places = [(x, self.space.place(x)) for x in arrays]
         given = [x if place is None else here(self.on, self.memory, self.blocks, place, x) for x, place in places]
         try:
-            with apart(after=False):
+            with uncaptured(after=False):
                 return run(given)
         finally:
             self._copied(True)
@@ -225,14 +225,14 @@ class Repeat:
         self._memory, self._blocks = call.memory, call.blocks
         self._outs = [(call.space.place(y.array), y.array) for y in results]
         places = [None if x is None else call.space.place(call.bound[id(x.array)][1]) for x in args]
-        self._slots = [None if place is None else (place[0], like(x.array, call.on)) for place, x in zip(places, args)]
+        self._slots = [None if place is None else (place[0], spec(x.array, call.on)) for place, x in zip(places, args)]
         self._path = call.path
 
     def __call__(self, *args):
         """Raises ValueError for arguments of another kind."""
         on = self._on
         for slot, x in zip(self._slots, args, strict=True):
-            if (x is None) != (slot is None) or (slot is not None and like(x.array, on) != slot[1]):
+            if (x is None) != (slot is None) or (slot is not None and spec(x.array, on) != slot[1]):
                 raise ValueError("a call of a captured step can be repeated on arguments like its own only")
             if slot is not None:
                 self._memory[slot[0]], self._blocks[slot[0]] = on.address(x.array) + below(x.array), x.array

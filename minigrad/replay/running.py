@@ -6,7 +6,7 @@ from typing import Any
 from ..autograd import Node, Storage
 from ..autograd.graph import SharedStorage
 from ..backend.launch.program import below
-from ..base.recording import apart, refuse_within
+from ..base.recording import refuse_within, uncaptured
 from ..tensor import Tensor
 from .entries import GONE, Entry, here, make_room, wrapped
 
@@ -124,7 +124,7 @@ class Running:
     def _advance(self):
         """Run what is pending. After an interrupt, this continues where it stopped."""
         program = self.pending
-        with apart(after=False):
+        with uncaptured(after=False):
             if not self.ran:
                 make_room(self.on, program, self.memory, self.blocks)
                 program.run(self.memory, self.blocks, self.ran)

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ..base.errors import UnknownName, unknown
-from ..gradcheck.report import aligned
+from ..gradcheck.report import columns
 from ..nn.attention import all_take
 from ..tensor import Tensor
 from ..viz.graph import Graph
@@ -160,7 +160,7 @@ class Edges(list):
         more = [f"… and {len(self) - 20} smaller ones"] if len(self) > 20 else []
         if self.uncut:
             more.append(f"{count(self.uncut, 'edge')} of the model, smaller to first order, not cut")
-        return "\n".join([*aligned(rows), *more, "", METHODS[self.method]])
+        return "\n".join([*columns(rows), *more, "", METHODS[self.method]])
 
 
 def flow(

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..gradcheck.report import aligned
+from ..gradcheck.report import columns
 from .layers import WEIGHTS
 
 RTOL = {8: 1e-10, 4: 1e-5, 2: 2e-2}  # itemsize -> the error allowed, relative to the sum of the terms' absolute values
@@ -62,7 +62,7 @@ class IdentityReport:
             layer, head, _, error = max(rows, key=lambda row: np.nan_to_num(row[3], nan=np.inf))
             holds = "holds" if error <= self.rtol[layer] else "FAILS"
             lines.append((holds, identity, f"{error:.1e}", layer if head is None else f"{layer} head {head}".strip()))
-        return "\n".join([*aligned(lines), *(f"not checked: {each}" for each in self.skipped)])
+        return "\n".join([*columns(lines), *(f"not checked: {each}" for each in self.skipped)])
 
 
 def check(trace, rtol=None):

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import unknown
-from ..gradcheck.report import aligned
+from ..gradcheck.report import columns
 from ..typing import Array
 from .layers import WEIGHTS
 from .trace import LayerTrace
@@ -67,7 +67,7 @@ class TokenGradients:
             rows.append((*numbers, str(b), str(t), self.label(b, t)))
         more = [f"… and {share.size - shown} with smaller shares"] if share.size > shown else []
         title = f"{self.name}: dW = Σ x ⊗ dy, ‖dW‖ = {np.linalg.norm(self.total):.4g}"
-        return "\n".join([title, *aligned(rows), *more])
+        return "\n".join([title, *columns(rows), *more])
 
 
 def token_gradients(seen: LayerTrace, head: int, weight: str, labels: Any = None) -> TokenGradients:

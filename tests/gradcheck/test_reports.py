@@ -10,7 +10,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
-from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE, aligned
+from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE, columns
 
 from .wrong_sin import WrongSin, data, values, wrong_sin
 
@@ -62,7 +62,7 @@ def test_ratio_hints(factor, hint):
 
 
 def test_columns_stand_below_each_other():
-    assert aligned([["a", "bb", "c"], ["aaa", "b", "de"]]) == ["a    bb  c", "aaa  b   de"]
+    assert columns([["a", "bb", "c"], ["aaa", "b", "de"]]) == ["a    bb  c", "aaa  b   de"]
 
 
 def test_table_and_json():

@@ -29,7 +29,7 @@ def dtypes(on):
 @contextlib.contextmanager
 def limit(monkeypatch, elements):
     """Layouts made within are narrow only if they have fewer elements than this."""
-    caches = launcher.layout, elementwise.planned, elementwise.cast_placed, movement._moving
+    caches = launcher.layout, elementwise.planned, elementwise.cast_output, movement._moving
     with monkeypatch.context() as patch:
         patch.setattr(launcher, "NARROW", elements)
         for cache in caches:

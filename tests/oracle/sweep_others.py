@@ -23,7 +23,7 @@ import numpy as np
 
 from minigrad.gradcheck import FAIL, KINK, PASS, WARN, gradcheck
 from minigrad.gradcheck.probes import PROBES
-from minigrad.gradcheck.report import aligned
+from minigrad.gradcheck.report import columns
 
 rng = np.random.default_rng(0)
 X, Y = rng.normal(size=(2, 3, 4))
@@ -215,8 +215,8 @@ def main():
         other = len(done) - counts[PASS] - counts[WARN] - counts[FAIL]
         version = f"{framework} {importlib.metadata.version(framework)}"
         rows.append((version, len(done), counts[PASS], counts[WARN], counts[FAIL], other, sum(c for _, c in done)))
-    print(*aligned([tuple(map(str, row)) for row in rows]), "", sep="\n")
-    print(*aligned(findings), sep="\n")
+    print(*columns([tuple(map(str, row)) for row in rows]), "", sep="\n")
+    print(*columns(findings), sep="\n")
 
 
 def gist(words):

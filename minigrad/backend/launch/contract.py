@@ -90,7 +90,7 @@ class Declared(NamedTuple):
         tests += [f"{x}.flags.{flag}"] if flag else []
         return f"({x} is None or {' and '.join(tests)})" if self.null else " and ".join(tests)
 
-    def apart(self, other):
+    def disjoint(self, other):
         """Python that is true if this array is known to share no memory with another one, as it must if it is written
         to."""
         x, y = self.name, other.name
@@ -183,7 +183,7 @@ class Contract:
             rows = " ".join(f"for {name} in (row['{name}'],)" for name in fields)
             tests.append(f"len({table}.rows) == {count} and all([{of_row} for row in {table}.rows {rows}])")
             arrays += fields.values()
-        tests += [x.apart(y) for x in self.arrays.values() for y in self.arrays.values() if x.written and x is not y]
+        tests += [x.disjoint(y) for x in self.arrays.values() for y in self.arrays.values() if x.written and x is not y]
         scope |= {f"dtype_{x.name}": x.dtype for x in arrays}
         lines = [f"def look({', '.join(['launched', *(p.name for p in self.parameters)])}):"]
         lines += [" grid, grid_y = launched[0], launched[-1]"]

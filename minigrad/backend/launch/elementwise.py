@@ -92,7 +92,7 @@ class Elementwise(Launcher):
     @NUMPYS
     def cast(self, x, dtype):
         dtype = np.dtype(dtype)
-        output = cast_placed(dtype, x.dtype, x.shape, x.strides)
+        output = cast_output(dtype, x.dtype, x.shape, x.strides)
         y = self._made(output, dtype)
         entry, widest = f"to_{dtype.name}_kernel", max(dtype.itemsize, x.itemsize)
         self.launch_places(output.size, widest, "elementwise_cast", entry, x.dtype, y, x, output.layout)
@@ -165,10 +165,10 @@ def planned(name, out, *operands):
             raise ValueError(f"{name}: operands of shape {shape} do not fit into an output of shape {out[1]}")
         out, shape = Operand(*out), out[1]
     zeros = (0,) * len(operands) if len(arrays) == len(operands) else None
-    return Plan(f"{name}_kernel", dtype, dtypes, casts, zeros, result, placed(result, shape, arrays, out))
+    return Plan(f"{name}_kernel", dtype, dtypes, casts, zeros, result, output_of(result, shape, arrays, out))
 
 
-def placed(dtype, shape, operands, out=None):
+def output_of(dtype, shape, operands, out=None):
     """The Output, which lies in memory as the first operand of its shape does. out: the array that it is written to."""
     first = out or next((x for x in operands if x.shape == shape), operands[0])
     order = tuple(range(len(shape)))
@@ -188,8 +188,8 @@ def placed(dtype, shape, operands, out=None):
 
 
 @functools.lru_cache(1 << 12)
-def cast_placed(dtype, *x):
-    return placed(dtype, x[1], (Operand(*x),))
+def cast_output(dtype, *x):
+    return output_of(dtype, x[1], (Operand(*x),))
 
 
 def resolved(formula, kinds, out):

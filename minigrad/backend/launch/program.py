@@ -157,16 +157,16 @@ class Program:
         self.bases = [0] * len(allocations)
         for *_, offset, i in blocks:
             self.bases[i] = arena + offset
-        self.placed = None
+        self.written = None
 
     def run(self, memory, blocks, ran):
         """Run the launches, with Allocations that lie elsewhere at the addresses in `memory`, in the arrays `blocks`.
         Something is appended to `ran` in the same moment, as seen by an interrupt."""
         for i, allocation in self.elsewhere:
             self.bases[i] = memory[allocation]
-        if self.bases != self.placed:
+        if self.bases != self.written:
             self.replay.words[self.spots] = np.array(self.bases, np.uint64)[self.owner] + self.offsets
-            self.placed = self.bases.copy()
+            self.written = self.bases.copy()
         ran.extend(map(*self.replay.call))
 
     def leave(self, blocks):

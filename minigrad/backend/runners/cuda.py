@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ...base.recording import apart, refuse_within, thread, user_line
+from ...base.recording import refuse_within, thread, uncaptured, user_line
 from .. import devices
 from ..kernels import C_TYPES, entry_points
 from ..launch import Launched
@@ -190,7 +190,7 @@ class Cuda(Launched):
     def to_numpy(self, x):
         """A copy in the CPU's memory. This waits for all that was queued before."""
         refuse_within("reading values on the host")
-        with apart(after=False):  # a step that is being recorded has no part in it
+        with uncaptured(after=False):  # a step that is being recorded has no part in it
             y = self.compact(x).get()
         self.raise_found()
         return y
@@ -311,7 +311,7 @@ class Cuda(Launched):
         if y.strides == x.strides and self._dense(x):
             (y.data + below(y)).copy_from_device_async(x.data + below(x), x.nbytes)
         else:
-            with apart(after=False):  # likewise
+            with uncaptured(after=False):  # likewise
                 self.copy_to(y, x)
 
     def _dense(self, x):
