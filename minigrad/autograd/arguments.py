@@ -24,7 +24,8 @@ def checked(function: F) -> F:
         several = i if p.kind is p.VAR_POSITIONAL else several
         for kind in _KINDS:
             if p.annotation in (kind, kind | None) and not p.name.startswith("dim"):
-                places.append((i if several is None else 1 << 30, p.name, kind, p.annotation is not kind))
+                exact = {kind, int if kind is float else kind, kind if p.annotation is kind else type(None)}
+                places.append((i if several is None else 1 << 30, p.name, kind, exact))
     first = min((place[0] for place in places), default=1 << 30)
     renamed = [(theirs, ours) for theirs, ours in _NAMES_OF_NUMPY.items() if ours in parameters]
 
@@ -38,9 +39,9 @@ def checked(function: F) -> F:
                     kwargs[ours] = kwargs.pop(theirs)
         elif len(args) <= first:
             return function(*args)
-        for i, name, kind, optional in places:
+        for i, name, kind, exact in places:
             x = args[i] if i < len(args) else kwargs.get(name, kind)
-            if type(x) is not kind and x is not kind and not (optional and x is None):
+            if type(x) not in exact and x is not kind:
                 x = _converted(f"{function.__name__}: {name}", kind, x)
                 if i < len(args):
                     args = (*args[:i], x, *args[i + 1 :])

@@ -122,8 +122,7 @@ class InPlace(Attributes):
         """The values of src, on any device, broadcast to self's shape and cast to its dtype, in place. Raises
         ValueError if they do not broadcast, and GraphError as add_ does."""
         on = self.storage.backend
-        write = lambda: on.setitem(self.array, (...,), self._raw("copy_", src))  # noqa: E731
-        return self._changed("copy_", write, src, copies=True)
+        return self._changed("copy_", lambda: on.setitem(self.array, (...,), self._raw("copy_", src)), src, copies=True)
 
     clamp_, masked_fill_ = _written(ops.clamp), _written(ops.masked_fill)
 

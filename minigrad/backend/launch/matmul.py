@@ -26,10 +26,7 @@ TRAFFIC = 40  # to read or write a number, in multiplications of the whole GPU
 START = 20  # a block's beginning, in steps along k
 # {side of a tile: (share of the peak, the same of tensor cores, what 1, 2, … blocks that share a multiprocessor take,
 # in units of one among as many as have room there)}
-SIDES = {
-    128: (0.9, 0.9, (1.25, 2)),
-    64: (0.78, 0.66, (1.9, 2.2, 2.9, 4)),
-}
+SIDES = {128: (0.9, 0.9, (1.25, 2)), 64: (0.78, 0.66, (1.9, 2.2, 2.9, 4))}
 SPEED = {(2, 1): 6, (4, 1): 3, (4, 2): 5}  # how much faster tensor cores multiply, by an element's bytes and TENSOR
 
 

@@ -34,9 +34,7 @@ class Movement(Launcher):
     def to_numpy(self, x):
         refuse_within("reading values on the host")
         if x.size and not has_memory(x):
-            raise CaptureError(
-                "this array of a captured step has no values: ask its Tensor for numpy() within the step"
-            )
+            raise CaptureError("an array of a captured step has no values: ask its Tensor for numpy() in the step")
         return x
 
     @VIEW
@@ -56,10 +54,9 @@ class Movement(Launcher):
         self.launch_places(n, y.itemsize, "movement", "fill", bits, y, value, packed)
         return y
 
-    @COPY
+    @natively(always=True)
     def arange(self, start, end, step, dtype):
-        x = self.from_numpy(np.arange(start, end, step).astype(dtype))
-        return x if thread.recorder is None else self.copy(x)  # which a step need not upload at each call
+        return self.from_numpy(np.arange(start, end, step).astype(dtype))
 
     @VIEW
     def overlap(self, x, y):

@@ -187,6 +187,12 @@ class Cuda(Launched):
             raise ValueError(f"an array of {x.dtype} whose elements lie {x.itemsize} bytes wide at strides {x.strides}")
         return self.own(x)
 
+    def arange(self, *args):
+        x = super().arange(*args)
+        return x if thread.recorder is None else self.copy(x)  # which a step need not upload at each call
+
+    arange = followed("arange", arange)
+
     def to_numpy(self, x):
         """A copy in the CPU's memory. This waits for all that was queued before."""
         refuse_within("reading values on the host")
