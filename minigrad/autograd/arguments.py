@@ -1,14 +1,10 @@
 """Flags and numbers among the arguments of public functions."""
 
-import contextlib
 import functools
 import inspect
-import operator
 from collections.abc import Callable
 from reprlib import repr as shown
 from typing import Any, TypeVar
-
-import numpy as np
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,12 +50,9 @@ def checked(function: F) -> F:
 
 def _converted(what: str, kind: type, x: Any) -> Any:
     """x, a number of another type than `kind`, as one of it."""
-    if kind is float or isinstance(x, (bool, np.bool_)) == (kind is bool):
-        with contextlib.suppress(TypeError, ValueError):
-            if kind is bool:
-                return bool(x)
-            if kind is int:
-                return operator.index(x)
-            if isinstance(x, int) or getattr(x, "ndim", 1) == 0:
-                return x if isinstance(x, int) else x.item()
+    number = x.item() if getattr(x, "ndim", 1) == 0 else x  # of NumPy, or of a Tensor without dims
+    if kind is float and isinstance(number, (int, float)):
+        return number
+    if isinstance(number, bool) == (kind is bool) and isinstance(number, kind):
+        return number
     raise TypeError(f"{what} must be {_KINDS[kind]}, got {shown(x)}")

@@ -77,9 +77,7 @@ class Op:
         if abstract:  # a base for other ops, not an op
             return
         code = cls.forward.__code__
-        taken = {*dir(Op), *Op.__annotations__}.intersection(
-            code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-        )
+        taken = RESERVED.intersection(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
         if taken:  # parameters become attributes
             raise TypeError(
                 f"op {cls.name}: forward must not have a parameter named {sorted(taken)}: the engine uses that name"
@@ -264,6 +262,9 @@ class Op:
             self._saved_output = (array, storage, storage.version)
             self._out = weakref.ref(node)
         return self.wrap(array, storage, node)
+
+
+RESERVED = {*dir(Op), *Op.__annotations__}  # what the engine calls an op's own
 
 
 def _defaults_of(function: Any) -> dict[str, Any]:

@@ -318,7 +318,7 @@ def prod(input: T, dim: Dims = None, keepdim: bool = False) -> T:
         e = _exponents(y)
         whole = e.sum(-1, keepdim=True)
         y = Scale.apply(y, -e, whole - e)
-    y = y if n > 1 else clone(y)  # which nothing below may make a copy
+    y = y if n > 1 else clone(y)  # where nothing below copies it
     while (n := y.shape[-1]) != 1:
         y = pad(y, (0, 1), value=1) if n % 2 or not n else y[..., 0::2] * y[..., 1::2]
     if scaled:

@@ -244,9 +244,9 @@ def eye(
 @checked
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0. num_classes -1: one more than the largest."""
-    if num_classes == -1 and input.numel():
-        num_classes = int(input.max().item()) + 1
-    if input.numel() and not 0 <= (low := int(input.min().item())) <= (high := int(input.max().item())) < num_classes:
+    low, high = (int(end.item()) for end in (input.min(), input.max())) if input.numel() else (0, -1)
+    num_classes = high + 1 if num_classes == -1 else num_classes
+    if low < 0 or high >= num_classes:
         wrong = f"{low} is negative" if low < 0 else f"{high} is not below {num_classes}"
         raise IndexError(f"one_hot: class {wrong}")
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).long()

@@ -76,6 +76,7 @@ class Launcher:
 
     @property
     def _run(self):
+        """What launches, or records a launch: a function of the arguments of _start."""
         return self._start if thread.recorder is None else thread.recorder.launch
 
     def launch(self, file, entry, dtype, grid, block, *args, shared=0):
