@@ -10,7 +10,6 @@ from .. import dtypes
 from ..autograd import Op, Storage, Value, composite
 from ..autograd.arguments import checked
 from ..autograd.cases import Fixed, booleans, case, integers
-from ..base.recording import thread
 from ..typing import Index, Operand, T
 from .args import one_dim
 from .movement import expanded, pad, permute, shaped
@@ -141,9 +140,10 @@ def _of_gpu(input, index):
         return None
     if last.dtype == dtypes.bool_:
         rest = input.shape[last.ndim :]
-        if whole or last.shape + rest != input.shape or thread.recorder is not None:
+        if whole or last.shape + rest != input.shape:
             return None
-        places = places_of(last)
+        on = last.storage.backend
+        places = last._wrap(on.flatnonzero(last.array), Storage(on))  # the host waits, to know how many they are
         return looked_up(input.reshape(last.numel(), math.prod(rest)), places).reshape(*places.shape, *rest)
     if len(whole) >= input.ndim or any(type(part) is not slice or part != slice(None) for part in whole):
         return None
@@ -152,14 +152,6 @@ def _of_gpu(input, index):
     y = looked_up(x.reshape(n, math.prod(x.shape[1:])), checked_index("x[…]", last, n, wraps=True))
     y = y.reshape(*last.shape, *x.shape[1:])
     return y.permute(*range(last.ndim, last.ndim + d), *range(last.ndim), *range(last.ndim + d, y.ndim)) if d else y
-
-
-def places_of(mask):
-    """Where a mask is True, as an index of what it flattens. A GPU is waited for, to know how many they are."""
-    if mask.device == "cpu" or thread.recorder is not None:
-        return np.flatnonzero(host(mask))
-    on = mask.storage.backend
-    return mask._wrap(on.flatnonzero(mask.array), Storage(on))
 
 
 def host(x):

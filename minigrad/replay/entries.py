@@ -54,15 +54,15 @@ class Slot:
 
 
 class Late:
-    """A parameter that may differ at each call: where random numbers begin, or a function that returns numbers."""
+    """A parameter that may differ at each call: where random numbers begin, a number, or a function."""
 
     __slots__ = ("value",)
 
     def __init__(self, value):
         self.value = value
 
-    def __call__(self):
-        return self.value()
+    def __call__(self, *args):
+        return self.value(*args)
 
 
 class Recording:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..autograd import Storage, Value, mode
 from ..backend.launch.program import Launch, below
+from ..backend.philox import Draw
 from ..base.recording import CaptureError, refuse, uncaptured, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub, Transfer
 from ..ops.index import Getitem
@@ -154,6 +155,8 @@ class Follower(Walks):
             return function(on, *given[:1], *index, *given[1:], **named)
 
         varies = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])
+        if name == "flatnonzero":  # how many there are, no recording can tell
+            return self._for_real(arrays, lambda given: run(given, late))
         if writes and (self.shares or varies or (len(arrays) < 4 and self._entangled(arrays))):
             return self._for_real(arrays, lambda given: run(given, late))
         for e in self.at.next:
@@ -238,7 +241,7 @@ class Repeat:
                 self._memory[slot[0]], self._blocks[slot[0]] = on.address(x.array) + below(x.array), x.array
         for e in self._path:
             for late in e.late:
-                late.value = late.value.again()
+                late.value = late.value.again() if type(late.value) is Draw else late.value
             for cell, _, values in e.refreshes:
                 cell[...] = values()
         make_room(on, self._program, self._memory, self._blocks)

@@ -1,13 +1,13 @@
 """Tensors and other libraries: NumPy, DLPack, copies, Python numbers. Nothing here drops a gradient silently."""
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .. import backend
 from ..autograd import GraphError, Storage
-from ..base.recording import refuse, thread
+from ..base.recording import refuse
 from ..ops import public as ops
 from ..typing import Array
 from .attributes import Attributes
@@ -19,11 +19,9 @@ class Interop(Attributes):
     __slots__ = ()
     __array_priority__ = 1000.0
 
-    def _host(self, shares: bool = False) -> Any:
-        """The values; shares: the caller hands out their memory."""
-        if thread.recorder is not None:
-            return thread.recorder.read(self, shares)
-        return self.storage.backend.to_numpy(self.array)
+    if TYPE_CHECKING:
+
+        def _host(self, shares: bool = False) -> Any: ...
 
     def numpy(self, *, force: bool = False) -> Array:
         """The NumPy array, of the same shape and dtype, sharing memory on a CPU. Raises GraphError if the tensor

@@ -10,6 +10,7 @@ from ...base.recording import thread
 from .. import devices
 from ..kernels import Struct, constant
 from .program import Program, Table, below, spanned
+from .rules import natively
 
 LAYOUT = Struct("layout.cuh", "Layout")
 ROW_THREADS = constant("common.cuh", "ROW_THREADS")
@@ -137,10 +138,14 @@ class Launcher:
         holds two words [key, offset], of which the key replaces, and the offset is added to, those beside it."""
         return (None, draw.key, draw.offset) if thread.recorder is None else thread.recorder.stream(draw)
 
-    def stop(self):
-        """An array for kernels that change what lies outside of a step: if its number is not 0, an index was wrong, and
-        they are to do nothing. None: they need not ask."""
-        return None
+    @natively(always=True)
+    def from_numpy(self, x):
+        return x if thread.recorder is None else x.copy()  # which NumPy cannot change before it is used
+
+    def look_later(self, check):
+        """See Recorder.look_later: for what is recorded."""
+        if thread.recorder is not None:
+            thread.recorder.look_later(check)
 
     def with_tables(self, args):
         """Arguments of a kernel, with each Table as an array of bytes."""
@@ -152,6 +157,10 @@ class Launcher:
         return self.from_numpy(np.frombuffer(rows, np.uint8))
 
     # -- captured steps
+
+    stopped: Any = None
+    """An array for kernels that change what lies outside of a step: if its number is not 0, an index was wrong, and
+    they do nothing. None: they need not ask."""
 
     alignment = 1  # bytes: launches may depend on how far from a multiple of them an array begins
 

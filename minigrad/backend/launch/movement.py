@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ...base.recording import CaptureError, refuse_within, thread
+from ...base.recording import CaptureError, refuse_within
 from ..kernels import constant
 from .launcher import Launcher, divisor, has_memory, is_narrow, layout, merged
 from .rules import COPY, NUMPYS, VIEW, natively
@@ -25,10 +25,6 @@ class Movement(Launcher):
     @natively(always=True)
     def asarray(self, x):
         return x if isinstance(x, self.array_type) else self.from_numpy(np.asarray(x))
-
-    @natively(always=True)
-    def from_numpy(self, x):
-        return x if thread.recorder is None else x.copy()  # which NumPy cannot change before it is used
 
     @natively(always=True)
     def to_numpy(self, x):

@@ -26,14 +26,14 @@ class Optim(Launcher):
         cells = self.cells(lambda: list(numbers()), (len(options()), 3), np.float64)
         for dtype, group in _by_dtype(slots):
             rows = [dict(p=p, g=g, m=m, v=v, row=row) for p, g, m, v, row in group]
-            self._launch_slots("adam", dtype, rows, cells, beta1, beta2, eps, decoupled, self.stop())
+            self._launch_slots("adam", dtype, rows, cells, beta1, beta2, eps, decoupled, self.stopped)
 
     @KERNEL
     def sgd_(self, slots, options, momentum, nesterov):
         cells = self.cells(options, (len(options()), 2), np.float64)
         for dtype, group in _by_dtype(slots):
             rows = [dict(p=p, g=g, m=buffer, row=row) for p, g, buffer, row in group]
-            self._launch_slots("sgd", dtype, rows, cells, momentum, nesterov, self.stop())
+            self._launch_slots("sgd", dtype, rows, cells, momentum, nesterov, self.stopped)
 
     @KERNEL
     def muon_(self, slots, options, nesterov, steps, eps):
@@ -53,7 +53,7 @@ class Optim(Launcher):
             for slot in rows:
                 slot["v"] = y[start : start + slot["p"].size]
                 start += slot["p"].size
-            self._launch_slots("muon", dtype, rows, cells, scale, self.stop())
+            self._launch_slots("muon", dtype, rows, cells, scale, self.stopped)
 
     def _orthogonal(self, x, steps, eps):
         """Matrices x (N, n, k) made orthogonal; x may be overwritten.

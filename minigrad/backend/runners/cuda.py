@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ...base.recording import refuse_within, thread, uncaptured, user_line
+from ...base.recording import refuse_within, uncaptured, user_line
 from .. import devices
 from ..kernels import C_TYPES, entry_points
 from ..launch import Launched
@@ -164,8 +164,6 @@ class Cuda(Launched):
         return self.array_type(shape, dtype)
 
     def zeros(self, shape, dtype):
-        if thread.recorder is not None:
-            return super().zeros(shape, dtype)
         return self._cupy.zeros(shape, dtype)  # a memset
 
     def from_numpy(self, x):
@@ -187,11 +185,8 @@ class Cuda(Launched):
             raise ValueError(f"an array of {x.dtype} whose elements lie {x.itemsize} bytes wide at strides {x.strides}")
         return self.own(x)
 
-    def arange(self, *args):
-        x = super().arange(*args)
-        return x if thread.recorder is None else self.copy(x)  # which a step need not upload at each call
-
-    arange = followed("arange", arange)
+    # A step uploads it once, and not at each call.
+    arange = followed("arange", Launched.arange, lambda self, *args: self.copy(Launched.arange(self, *args)))
 
     def to_numpy(self, x):
         """A copy in the CPU's memory. This waits for all that was queued before."""
@@ -243,18 +238,10 @@ class Cuda(Launched):
         here, there = (made(-(-n * dtype.itemsize // 8), np.uint64) for made in (np.zeros, self.array_type))
         return tuple([words.view(dtype)[:n].reshape(shape) for words in (here, there)])
 
-    def checked(self, name, index, n, wraps, ignored, function):
+    def _checked_now(self, name, index, n, wraps, ignored, function):
         """An array of indices of an op `name`, checked when the host next waits; function(wrong ones) raises. -> an
         array to read in its place."""
         line = user_line()
-        if (recorder := thread.recorder) is not None:
-
-            def recorded(self, index, n, wraps, ignored):
-                found = self.from_numpy(np.array(NONE_WRONG))
-                recorder.look_later((function, line, found))
-                return checked(self, index, n, wraps, ignored, found)
-
-            return recorder.primitive("check", recorded, self, (index, n, wraps, ignored), {})
         key = line, name, n, wraps, ignored
         lookup = self._lookups.get(key)
         if lookup is None:
@@ -263,8 +250,12 @@ class Cuda(Launched):
             lookup = self._lookups[key] = Lookup(self, function, line)
         return lookup.checked(index, n, wraps, ignored)
 
-    def stop(self):
-        return self.stopped if thread.recorder is not None or self.unread else None
+    def _checked_later(self, name, index, n, wraps, ignored, function):
+        found = self.from_numpy(np.array(NONE_WRONG))
+        self.look_later((function, user_line(), found))
+        return checked(self, index, n, wraps, ignored, found)
+
+    checked = followed("check", _checked_now, _checked_later)
 
     @functools.cached_property
     def stopped(self):
@@ -327,7 +318,7 @@ class Cuda(Launched):
 
 for _name in NAMES:
     if not (_rule := getattr(Launched, _name).natively).always and not _rule.same:
-        setattr(Cuda, _name, followed(_name, getattr(Cuda, _name)))
+        setattr(Cuda, _name, followed(_name, getattr(Cuda, _name), getattr(Launched, _name)))
 
 
 @functools.lru_cache(4096)

@@ -13,10 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from ....base.locks import loading
-from ....base.quiet import call_quietly
-from ....base.recording import refuse_within, thread
 from ...launch import Launched
-from ...launch.rules import MANY
+from ...launch.rules import MANY, by_rule
 from ...launch.source import source
 from ...numpy import NAMES, Numpy
 from ..compiler import Source, load, load_all
@@ -175,52 +173,5 @@ class Native(NativeKernels):
         return largest >= enough
 
 
-def refuse_half(name, args):
-    """NumPy computes with float16, and a recorded step cannot call it."""
-    if any(type(x) is np.ndarray and x.dtype.char == "e" for x in args):
-        refuse_within(f"{name} of float16, for which there are no kernels on a CPU,")
-
-
-def has_floats(args):
-    return any(type(x) is list or (type(x) is np.ndarray and x.dtype.char in "fd") for x in args)
-
-
-def compacted(y, args, copy=np.ascontiguousarray):
-    """A result that NumPy may compute, recorded or not: compact, unless it is a view of an argument."""
-    if type(y) is tuple:
-        return tuple(compacted(part, args, copy) for part in y)
-    if type(y) is not np.ndarray or y.flags.c_contiguous:
-        return np.asarray(y) if isinstance(y, np.generic) else y  # a scalar would be a number to the next kernel
-    return y if any(type(x) is np.ndarray and np.may_share_memory(x, y) for x in args) else copy(y)
-
-
-def by_rule(name):
-    """The primitive as a kernel or as NumPy computes it. Raises TypeError if it has no rule."""
-    launch, numpy = getattr(Launched, name), getattr(Numpy(), name)
-    rule = getattr(launch, "natively", None)
-    if rule is None:
-        raise TypeError(f"backend/launch does not say of {name} when it is a kernel natively: see launch/rules.py")
-    if rule.always:
-        return launch
-    if rule.same:
-        return staticmethod(numpy)
-
-    def recorded(self, *args, **kwargs):
-        refuse_half(name, args)
-        y = launch(self, *args, **kwargs)
-        return y if not rule.never and has_floats(args) else compacted(y, (*args, *kwargs.values()), self.copy)
-
-    @functools.wraps(launch)
-    def primitive(self, *args, **kwargs):
-        if thread.recorder is not None:
-            return thread.recorder.primitive(name, recorded, self, args, kwargs)
-        if not rule.never and self.pays(rule, args):
-            return launch(self, *args, **kwargs)
-        y = numpy(*args, **kwargs) if rule.silent else call_quietly(numpy, args, kwargs)
-        return y if type(y) is np.ndarray and y.flags.c_contiguous else compacted(y, (*args, *kwargs.values()))
-
-    return primitive
-
-
 for _name in NAMES:
-    setattr(Native, _name, by_rule(_name))
+    setattr(Native, _name, by_rule(_name, getattr(Launched, _name), getattr(Numpy(), _name)))
