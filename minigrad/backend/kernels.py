@@ -177,3 +177,11 @@ class Struct:
         numbers = self._unpack(packed)
         parts = [(name, numbers[at : at + self.counts[name]]) for name, at in self._places.items()]
         return {name: part if self.counts[name] > 1 else part[0] for name, part in parts}
+
+
+class Table(NamedTuple):
+    """An array of structs, as an argument of a launch: a Struct and its rows, {field: value}, whose pointers are arrays
+    or None. It is packed when its launch is about to run."""
+
+    struct: Struct
+    rows: list

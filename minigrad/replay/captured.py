@@ -17,12 +17,13 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from .. import backend
-from ..autograd import mode
+from ..autograd import Storage, mode
 from ..autograd.modes import unwind
+from ..backend.philox import Draw
 from ..base.recording import thread
 from ..tensor import Tensor
-from .entries import Recording
-from .follower import Follower, Repeat
+from .entries import Recording, spec, wrapped
+from .follower import Follower
 
 __all__ = ["Captured", "capture"]
 
@@ -147,6 +148,35 @@ class Captured(Generic[P, R]):
         for captured in cls._all:
             captured._lock = threading.RLock()
             cls._inherited += captured._recordings.values()
+
+
+class Repeat:
+    """Repeats what a call did on other arguments, without its Python, for a loop in which nothing else changes.
+
+    It draws random numbers as often, and returns Tensors as the call did."""
+
+    def __init__(self, call, args, results):
+        """call: not finished yet. args: its arguments, Tensors and None. results: a tuple of Tensors."""
+        self._on, self._program, self._path, self._memory = call.on, call.pending, call.path, call.memory
+        self._outs = [(call.space.place(y.array), y.array) for y in results]
+        places = [None if x is None else call.space.place(call.bound[id(x.array)][1]) for x in args]
+        self._slots = [None if place is None else (place[0], spec(x.array, call.on)) for place, x in zip(places, args)]
+
+    def __call__(self, *args):
+        """Raises ValueError for arguments of another kind."""
+        on = self._on
+        for slot, x in zip(self._slots, args, strict=True):
+            if (x is None) != (slot is None) or (slot is not None and spec(x.array, on) != slot[1]):
+                raise ValueError("a call of a captured step can be repeated on arguments like its own only")
+            if slot is not None:
+                self._memory.put(slot[0], x.array)
+        for e in self._path:
+            for late in e.late:
+                late.value = late.value.again() if type(late.value) is Draw else late.value
+            for cell, _, values in e.refreshes:
+                cell[...] = values()
+        self._program.run(self._memory, [])
+        return tuple([wrapped(self._memory.array(place, y), None, Storage(on)) for place, y in self._outs])
 
 
 if hasattr(os, "register_at_fork"):

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import GraphError, Op, mode
-from ..backend.launch.program import Launch, Space
+from ..autograd import GraphError, Op, Value
 from ..backend.philox import Draw
 from ..tensor import Tensor
+from .memory import Launch, Space
 
 _new = object.__new__
 
@@ -19,15 +19,14 @@ class Entry:
     """One action of a step, and those that came next in the calls so far."""
 
     __slots__ = (
-        "kind", "grad", "form", "inputs", "outs", "result", "op", "lasting", "slots", "launches", "late", "varying",
+        "kind", "form", "inputs", "outs", "result", "op", "lasting", "slots", "launches", "late", "varying",
         "refreshes", "checks", "outside", "leaves", "ops", "next",
     )  # fmt: skip
 
     def __init__(self, kind, form=()):
         self.kind, self.form = kind, form
-        self.grad = mode.grad if not mode.inference else None  # is a graph recorded? None: nor ever
-        self.inputs: list = []  # (array, node, storage) of each Tensor; (None, exact form, None) of each number
-        self.outs: list = []  # likewise; None for an output that was not needed
+        self.inputs: list = []  # parts() of each
+        self.outs: list = []  # likewise, of Tensors; None for an output that was not needed
         self.result: Any = None  # of a primitive; of an op: are its outputs a tuple?
         self.op: Any = None  # the op it added to the graph
         self.lasting: list = []  # Allocations that its results and its op keep alive
@@ -38,7 +37,7 @@ class Entry:
         self.refreshes: list = []  # (array of the host, as kernels see it, function that gives what it is to hold)
         self.checks: list = []  # of indices, on a GPU: see Cuda.checked
         self.outside = False  # of a primitive in place: does it have arrays from outside?
-        self.leaves: list = []  # of a walk: (leaf, array of its .grad before, and after, storage)
+        self.leaves: list = []  # of a walk: (leaf, parts() of its new .grad, or None)
         self.ops: set = set()  # of a walk: those that have no saved arrays any more
         self.next: list[Entry] = []
 
@@ -103,7 +102,10 @@ def wrapped(array, node, storage):
 
 
 def parts(x):
-    return x.array, x.node, x.storage
+    """(array, node, storage) of a Tensor, (array, None, None) of an array, (None, exact form, None) of a number."""
+    if isinstance(x, Value):
+        return x.array, x.node, x.storage
+    return (x, None, None) if hasattr(x, "strides") and not isinstance(x, np.generic) else (None, exact(x), None)
 
 
 def as_tuple(x):
@@ -173,19 +175,3 @@ def replaced(x, arrays, late, array_type):
     if kind is Draw:
         next(late)
     return next(late) if kind is not Draw and callable(x) and not isinstance(x, type | np.dtype) else x
-
-
-def make_room(on, program, memory, blocks):
-    """Memory for what a program leaves behind."""
-    for allocation in program.keeps:
-        block = blocks[allocation] = on.fresh(allocation.shape, allocation.dtype)
-        memory[allocation] = on.address(block)
-
-
-def here(on, memory, blocks, place, x):
-    """The array in memory of a recorded one, x."""
-    allocation, offset = place
-    block = blocks[allocation]
-    if offset == 0 and block.shape == x.shape and block.dtype == x.dtype and block.strides == x.strides:
-        return block
-    return on.array_at(memory[allocation] + offset, x.shape, x.dtype, x.strides, block)

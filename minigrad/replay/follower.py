@@ -2,29 +2,70 @@
 
 A recording is a tree of Entries: an op, a primitive of a backend, or a backward walk. While the step's Python runs, the
 Follower of the call is at an Entry. What Python does next is looked up among the Entries that came next in other
-calls. If one has the same class, parameters and inputs, its recorded results are returned, and nothing is computed. If
+calls. If one has the same class, parameters and inputs, its captured results are returned, and nothing is computed. If
 there is none, the action is recorded there, as a new branch. When the call ends, or needs a value, the launches of the
 Entries that were passed run in one call into C.
 
-Recorded arrays have addresses but no memory (backend/launch/program.py), so `is` tells whether two are the same value.
-An array, storage or leaf node from outside the call is bound to a recorded one at its first use. Nearest relatives:
-Terra (Kim et al., NeurIPS 2021), and PyTorch's lazy tensors, which reuse nodes.
+Captured arrays have addresses but no memory (memory.py), so `is` tells whether two are the same value. An array,
+storage or leaf node from outside the call is bound to a captured one at its first use. Nearest relatives: Terra (Kim et
+al., NeurIPS 2021), and PyTorch's lazy tensors, which reuse nodes.
 """
+
+from sys import getrefcount
+from typing import Any
 
 import numpy as np
 
-from ..autograd import Storage, Value, mode
-from ..backend.launch.program import Launch, below
-from ..backend.philox import Draw
-from ..base.recording import CaptureError, refuse, uncaptured, user_line
+from ..autograd import Node, Storage, Value, mode
+from ..autograd.graph import SharedStorage
+from ..autograd.walk import backward, reachable, walked
+from ..backend.launch.launcher import below, spanned
+from ..base.recording import CaptureError, refuse, refuse_within, uncaptured, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub, Transfer
 from ..ops.index import Getitem
-from .entries import Entry, Late, as_tuple, exact, here, make_room, parts, replaced, spec, varies, wrapped
-from .walks import Walks
+from .entries import GONE, Entry, Late, Slot, as_tuple, exact, parts, replaced, shift, spec, varies, wrapped
+from .memory import PROGRAMS, Launch, Memory
+
+MOST_PROGRAMS = 32  # that a recording keeps; of more, the oldest is dropped
 
 
-class Follower(Walks):
-    """A call."""
+class Follower:
+    """A call, and what base/recording.py calls the Recorder of its thread."""
+
+    def __init__(self, recording, recording_of):
+        """recording_of: a function from a backend to its Recording."""
+        self.recording, self.on, self.space = recording, recording.on, recording.space
+        self.recording_of = recording_of
+        # where the call is
+        self.at = self.since = recording.root  # the Entry that was passed last, and when launches last ran
+        self.path: list[Entry] = []  # passed since then
+        self.entry: Any = None  # what is being recorded
+        self.missed = False  # has anything been recorded in this call?
+        # which captured objects stand for which from outside
+        self.bound: dict = {}  # {id of an array from outside: (it, the captured one, a copy that is used instead)}
+        self.static: dict = {}  # {storage or node from outside: the captured one}
+        self.real: dict = {}  # the other way round
+        self.journal: list = []  # (dict, key) of what was added to these three, to be undone
+        # what the call has made and changed
+        self.made: list = []  # Tensors
+        self.spent: list[set] = []  # ops that walks have been through
+        self.shares = False  # does it change memory that NumPy may read?
+        self.dirty = False  # do pending launches change memory outside the call?
+        self.varies = False  # has a number differed from that of other calls?
+        self.hooked = False  # is there user code for a walk to run?
+        # what runs
+        self.memory = Memory(self.on)
+        self.programs: tuple = ()  # that have run in this call
+        self.pending: Any = None  # a Program that is about to run
+        self.ran: list = []  # not empty: it has run
+        self.held: Any = None  # at the end of the call, the Tensors that are still referenced
+        for storage in recording.changed:
+            storage.version = 0
+        for node in recording.nodes:
+            node.grad, node.hooks, node.retain = None, None, False
+        recording.changed, recording.nodes = set(), []
+
+    # -- the engine: an op
 
     def apply(self, cls, inputs, params):
         """Op.apply."""
@@ -35,16 +76,12 @@ class Follower(Walks):
             if place is None or cls is Transfer:
                 return self._at_once(cls, inputs[0], params, place)
         draws: list = []
-        form = tuple([(name, exact(value, draws)) for name, value in params.items()]) if params else ()
         now = mode.__dict__
-        grad = now["grad"] if not now["inference"] else None
+        grad = now["grad"] if not now["inference"] else None  # is a graph recorded? None: nor ever
+        form = grad, [(name, exact(value, draws)) for name, value in params.items()] if params else ()
         if now["anomaly"]:
             refuse("detect_anomaly() inside")
-        for e in self.at.next:
-            if e.kind is cls and e.grad is grad and e.form == form and self._takes(e, inputs):
-                break
-        else:
-            e = self._record_op(cls, inputs, params, form, draws)
+        e = self._next(cls, form, inputs) or self._record_op(cls, inputs, params, form, draws)
         self._pass(e, [*draws, *[inputs[i] for i in e.varying]] if e.varying else draws)
         ys = [None if out is None else self._made(*out) for out in e.outs]
         if now["watch"] is not None:
@@ -55,7 +92,7 @@ class Follower(Walks):
         """Rows of data, at an index that may differ at each call, and values for another device."""
         if place is not None:
             self.flush()
-            x = wrapped(here(self.on, self.memory, self.blocks, place, x.array), None, Storage(self.on))
+            x = wrapped(self.memory.array(place, x.array), None, Storage(self.on))
         with uncaptured(after=self.dirty):
             return cls.apply(x, **params)
 
@@ -63,31 +100,31 @@ class Follower(Walks):
         if not cls.primitive:
             raise CaptureError(f"{cls.name}, an op that may compute in NumPy, cannot be captured ({user_line()})")
         e = Entry(cls, form)
-        self.hooked = self.hooked or cls.runs_hooks
-        mark = len(self.journal)
         e.late = [Late(draw) for draw in draws]
-        given = tuple([self._proxy(e, x) if isinstance(x, Value) else x for x in inputs])
-        e.inputs = [parts(x) if isinstance(x, Value) else (None, exact(x), None) for x in given]
-        if cls in (Add, Sub, Mul, Div):
-            given = self._with_cell(e, given)
-        result = self._recorded(e, lambda: cls.apply(*given, **params), mark)
-        e.result = isinstance(result, tuple)
-        for y in as_tuple(result):
-            if y is None:
-                e.outs.append(None)
-                continue
-            self._check_made(cls.name, y.array, [x.array for x in given if isinstance(x, Value)])
-            e.outs.append(parts(y))
-            self.space.known(y.array)
-            self.recording.storages.add(y.storage)
-            e.op = y.node.op if y.node is not None and y.node.op is not None else e.op
-        arrays = [out[0] for out in e.outs if out is not None]
-        if e.op is not None and e.op not in self.recording.ops:
-            self.recording.ops.add(e.op)
-            arrays += e.op.saved_arrays()
-        self._last(e, arrays)
-        self.at.next.append(e)
-        return e
+        self.hooked = self.hooked or cls.runs_hooks
+
+        def run():
+            given = tuple([self._proxy(e, x) if isinstance(x, Value) else x for x in inputs])
+            e.inputs = [parts(x) for x in given]
+            if cls in (Add, Sub, Mul, Div):
+                given = self._with_cell(e, given)
+            self.entry = e
+            result = cls.apply(*given, **params)
+            e.result = isinstance(result, tuple)
+            ys = as_tuple(result)
+            for y in ys:
+                if y is not None:
+                    self._keep(cls.name, y.array, [x.array for x in given if isinstance(x, Value)])
+                    self.recording.storages.add(y.storage)
+                    e.op = y.node.op if y.node is not None and y.node.op is not None else e.op
+            e.outs = [None if y is None else parts(y) for y in ys]
+            arrays = [y.array for y in ys if y is not None]
+            if e.op is not None and e.op not in self.recording.ops:
+                self.recording.ops.add(e.op)
+                arrays += e.op.saved_arrays()
+            return arrays
+
+        return self._record(e, run)
 
     def _with_cell(self, e, given):
         """The inputs of a sum, difference, product or quotient, with a cell instead of a Python number, if another call
@@ -107,7 +144,217 @@ class Follower(Walks):
         self.recording.storages.add(storage)
         return (*given[:i], wrapped(there, None, storage), *given[i + 1 :])
 
-    # called by code that launches kernels, see launch/launcher.py
+    # -- the engine: a backward walk, hooks, changes in place
+
+    def walk(self, roots, cotangents, inputs, retain_graph, create_graph, inspect):
+        """autograd.backward. A walk in which no user code runs is one Entry."""
+        retain = create_graph or inspect is not None if retain_graph is None else retain_graph
+        targets = None if inputs is None else [self.static.get(node, node) for node in inputs]
+        roots = [self.static.get(node, node) for node in roots]
+        looks = inspect is not None or mode.inspecting or mode.watch is not None
+        hooks = self.hooked or any(given.hooks for given in self.static if type(given) is Node)
+        if create_graph or looks or hooks or any(node.op is None for node in roots):
+            return self._walk_in_python(roots, cotangents, targets, retain, create_graph, inspect)
+        if any(node.op not in self.recording.ops and node.op is not GONE for node in roots):
+            raise CaptureError(f"a graph that began before the captured step cannot be walked in it ({user_line()})")
+        form = tuple(roots), targets, retain
+        leaves = next((e.leaves for e in self.at.next if e.kind == "walk" and e.form == form), ())
+        given = [*cotangents, *[self.real[leaf].grad for leaf, _ in leaves]]
+        e = self._next("walk", form, given) or self._record_walk(form, roots, cotangents, targets)
+        self._pass(e, ())
+        if not retain:
+            self.spent.append(e.ops)
+        for leaf, after in e.leaves:
+            if after is not None:
+                self.real[leaf].grad = self._made(*after)
+        return None if targets is None else [None if out is None else self._made(*out) for out in e.outs]
+
+    def _record_walk(self, form, roots, cotangents, targets):
+        e, ops = Entry("walk", form), reachable(roots, 0)
+        for op in ops:
+            if op.spent or any(op in gone for gone in self.spent):
+                raise op.already_spent()
+        leaves = {node: None for op in ops for node in op.parents if node is not None and node.op is None}
+        leaves = leaves if targets is None else {}
+        e.ops = set(ops)
+
+        def run():
+            before = [self.real[leaf].grad for leaf in leaves]
+            given = [None if g is None else self._proxy(e, g) for g in (*cotangents, *before)]
+            e.inputs = [parts(g) for g in given]
+            for leaf, g in zip(leaves, given[len(cotangents) :]):
+                leaf.grad = leaves[leaf] = g
+            self.entry = e
+            found = backward(roots, given[: len(cotangents)], targets, True)
+            e.leaves = [(leaf, None if leaf.grad is g else parts(leaf.grad)) for leaf, g in leaves.items()]
+            e.outs = [None if g is None else parts(g) for g in found or ()]
+            made = [out for out in (*[after for _, after in e.leaves], *e.outs) if out is not None]
+            self.recording.storages.update([storage for _, _, storage in made])
+            return [array for array, _, _ in made]
+
+        try:
+            return self._record(e, run)
+        finally:
+            for leaf in leaves:
+                leaf.grad = None
+
+    def _walk_in_python(self, roots, cotangents, targets, retain, create_graph, inspect):
+        """A walk whose ops are followed one by one, with the hooks and gradients of the leaves outside."""
+        ops = set(reachable(roots, 0))
+        leaves = [node for node in self.real if type(node) is Node and node.op is None]
+        spent = [op for gone in self.spent for op in gone]
+        try:
+            for op in spent:
+                op.spent = True
+            for leaf in leaves:
+                leaf.grad, leaf.hooks = self.real[leaf].grad, self.real[leaf].hooks
+            return walked(roots, cotangents, targets, True, create_graph, inspect)
+        finally:
+            for op in spent:
+                op.spent = False
+            for leaf in leaves:
+                self.real[leaf].grad, leaf.grad, leaf.hooks = leaf.grad, None, None
+            if not retain:
+                self.spent.append(ops)
+
+    def looked_into(self, node):
+        """A Node gets a hook, or keeps its gradient."""
+        if node.op is not None:
+            self.hooked = True
+            self.recording.nodes.append(node)
+
+    def changed(self, storage, times):
+        """Storage.changed, which has just counted a change."""
+        if self.entry is not None:
+            return
+        inside = storage in self.recording.storages
+        given = self.real.get(storage) if inside else storage
+        known = storage if inside else self.static.get(storage)
+        for partner in (given, known):
+            if partner is not None and partner is not storage and partner.version is not None:
+                partner.version += times
+        if known is not None:
+            self.recording.changed.add(known)
+        if given is not None:
+            self.shares = self.shares or type(given) is SharedStorage
+            self.dirty = True
+
+    # -- Tensors that are made, and read
+
+    def note(self, x):
+        """A Tensor has been made, or has other memory."""
+        if x.storage.backend is self.on:
+            x.storage = self.recording.raw.get(id(x.array), x.storage)
+            self.made.append(x)
+
+    def _made(self, array, node, storage):
+        y = wrapped(array, node, storage)
+        self.made.append(y)
+        return y
+
+    def _place(self, x):
+        """The place of a captured Tensor, or None for one with memory."""
+        return self.space.place(x.array) if x.storage.backend is self.on else None
+
+    def read(self, x, shares=False):
+        """The values of a Tensor, after everything the step has done so far. shares: the caller exposes the memory."""
+        refuse_within("reading values on the host")
+        place = self._place(x)
+        if place is None:
+            if self.dirty or (shares and id(x.array) in self.bound):
+                self.flush()
+            return x.storage.backend.to_numpy(x.array)
+        if self.dirty or place[0] not in self.recording.outside:
+            self.flush()
+        y = self.on.to_numpy(self.memory.array(place, x.array)).copy()
+        y.flags.writeable = False
+        return y
+
+    # -- primitives of backends outside of ops: in-place changes, new arrays, updates of optimizers
+
+    def primitive(self, name, function, on, args, kwargs):
+        """A primitive of the backend: function(on, *args, **kwargs)."""
+        if self.entry is not None:
+            return function(on, *args, **kwargs)
+        self._meet(on)
+        late: list = []
+        arrays: list = []
+        index = args[1:2] if name in ("getitem", "setitem") else ()  # its arrays are the host's
+        rest = args[:1] + args[2:] if index else args
+        form = exact(index), exact((rest, kwargs), late, arrays)
+        writes = name == "setitem" or name[-1] == "_" or kwargs.get("out") is not None
+
+        def run(arrays, late):
+            given, named = replaced((rest, kwargs), iter(arrays), iter(late), on.array_type)
+            return function(on, *given[:1], *index, *given[1:], **named)
+
+        varies = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])
+        if name == "flatnonzero":  # how many there are, no recording can tell
+            return self._for_real(arrays, lambda given: run(given, late))
+        if writes and (self.shares or varies or (len(arrays) < 4 and self._entangled(arrays))):
+            return self._for_real(arrays, lambda given: run(given, late))
+        e = self._next(name, form, arrays) or self._record_primitive(name, form, arrays, late, run)
+        self._pass(e, late)
+        self.dirty = self.dirty or (writes and e.outside)
+        return e.result
+
+    def _record_primitive(self, name, form, arrays, late, call):
+        e = Entry(name, form)
+        e.late = [Late(value) for value in late]
+
+        def run():
+            given = [self._array(e, x) for x in arrays]
+            e.inputs = [parts(x) for x in given]
+            places = [self.space.place(x) for x in given]
+            e.outside = any(place is not None and place[0] in self.recording.outside for place in places)
+            self.entry = e
+            e.result = call(given, e.late)
+            made = [y for y in as_tuple(e.result) if isinstance(y, self.on.array_type)]
+            for y in made:
+                self._keep(name, y, given)
+                if not any(y is x for x in given):
+                    storage = self.recording.raw[id(y)] = Storage(self.on)
+                    self.recording.storages.add(storage)
+            return made
+
+        return self._record(e, run)
+
+    def _entangled(self, arrays):
+        """Do two of these share memory where the captured arrays do not, such as views made before the call?"""
+        found: list = []  # (array in memory, the captured one)
+        for x in arrays:
+            place = self.space.place(x)
+            if place is None:
+                found.append((x, self.bound.get(id(x), (x, None))[1]))
+            elif place[0] in self.recording.outside:
+                found.append((self.memory.array(place, x), x))
+        return any(
+            a is not b and self.on.overlap(a, b) and (x is None or y is None or not self.on.overlap(x, y))
+            for i, (a, x) in enumerate(found)
+            for b, y in found[:i]
+        )
+
+    def _for_real(self, arrays, run):
+        """run(arrays) immediately, after everything pending, with their memory."""
+        self.flush()
+        self._copied(False)
+        places = [(x, self.space.place(x)) for x in arrays]
+        given = [x if place is None else self.memory.array(place, x) for x, place in places]
+        try:
+            with uncaptured(after=False):
+                return run(given)
+        finally:
+            self._copied(True)
+
+    def _copied(self, copies):
+        """Use new copies of memory that is shared with NumPy, or that memory itself."""
+        for x, array, copy in self.bound.values():
+            if copy is not None and (place := self.space.place(array)) is not None:
+                if copies:
+                    self.on.refill(copy, x)
+                self.memory.put(place[0], copy if copies else x)
+
+    # -- launch code within an op or a primitive
 
     def empty(self, shape, dtype):
         """Memory of the step."""
@@ -136,116 +383,266 @@ class Follower(Walks):
         self.entry.refreshes.append((cell, there, values))
         return there
 
-    # -- primitives that no op calls: in-place changes, new arrays, optimizers
-
-    def primitive(self, name, function, on, args, kwargs):
-        """A primitive of the backend: function(on, *args, **kwargs)."""
-        if self.entry is not None:
-            return function(on, *args, **kwargs)
-        self._meet(on)
-        late: list = []
-        arrays: list = []
-        index = args[1:2] if name in ("getitem", "setitem") else ()  # its arrays are the host's
-        rest = args[:1] + args[2:] if index else args
-        form = exact(index), exact((rest, kwargs), late, arrays)
-        writes = name == "setitem" or name[-1] == "_" or kwargs.get("out") is not None
-
-        def run(arrays, late):
-            given, named = replaced((rest, kwargs), iter(arrays), iter(late), on.array_type)
-            return function(on, *given[:1], *index, *given[1:], **named)
-
-        varies = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])
-        if name == "flatnonzero":  # how many there are, no recording can tell
-            return self._for_real(arrays, lambda given: run(given, late))
-        if writes and (self.shares or varies or (len(arrays) < 4 and self._entangled(arrays))):
-            return self._for_real(arrays, lambda given: run(given, late))
-        for e in self.at.next:
-            if e.kind == name and e.form == form and self._takes_arrays(e, arrays):
-                break
-        else:
-            e = self._record_primitive(name, form, arrays, late, run)
-        self._pass(e, late)
-        self.dirty = self.dirty or (writes and e.outside)
-        return e.result
-
-    def _record_primitive(self, name, form, arrays, late, run):
-        e, mark = Entry(name, form), len(self.journal)
-        e.inputs = [self._recorded_array(e, x) for x in arrays]
-        e.late = [Late(value) for value in late]
-        e.result = self._recorded(e, lambda: run(e.inputs, e.late), mark)
-        e.outs = [self.space.known(y) for y in as_tuple(e.result) if isinstance(y, self.on.array_type)]
-        self._last(e, e.outs)
-        places = [self.space.place(x) for x in e.inputs]
-        e.outside = any(place is not None and place[0] in self.recording.outside for place in places)
-        for y in e.outs:
-            self._check_made(name, y, e.inputs)
-            if not any(y is x for x in e.inputs):
-                storage = self.recording.raw[id(y)] = Storage(self.on)
-                self.recording.storages.add(storage)
-        self.at.next.append(e)
-        return e
-
-    def _entangled(self, arrays):
-        """Do two of these share memory where the recorded arrays do not, such as views made before the call?"""
-        found: list = []  # (array in memory, the recorded one)
-        for x in arrays:
-            place = self.space.place(x)
-            if place is None:
-                found.append((x, self.bound.get(id(x), (x, None))[1]))
-            elif place[0] in self.recording.outside:
-                found.append((here(self.on, self.memory, self.blocks, place, x), x))
-        return any(
-            a is not b and self.on.overlap(a, b) and (x is None or y is None or not self.on.overlap(x, y))
-            for i, (a, x) in enumerate(found)
-            for b, y in found[:i]
-        )
-
-    def _for_real(self, arrays, run):
-        """run(arrays) immediately, after everything pending, with their memory."""
-        self.flush()
-        self._copied(False)
-        places = [(x, self.space.place(x)) for x in arrays]
-        given = [x if place is None else here(self.on, self.memory, self.blocks, place, x) for x, place in places]
-        try:
-            with uncaptured(after=False):
-                return run(given)
-        finally:
-            self._copied(True)
-
     def look_later(self, check):
         """What a check of indices finds: (function, line, array of the GPU), see Cuda.checked."""
         self.entry.checks.append(check)
 
+    # -- following: is this what was recorded?
 
-class Repeat:
-    """Repeats what a call did on other arguments, without its Python, for a loop in which nothing else changes.
+    def _next(self, kind, form, inputs):
+        """The Entry that came next in another call, if it does the same to the same; inputs from outside are bound."""
+        for e in self.at.next:
+            if e.kind != kind or e.form != form or len(e.inputs) != len(inputs):
+                continue
+            mark = len(self.journal)
+            for x, (array, node, storage) in zip(inputs, e.inputs):
+                if array is None:
+                    if not isinstance(x, Value) and (varies(x) if node is Late else exact(x) == node):
+                        continue
+                elif isinstance(x, Value):
+                    if x.array is array and x.node is node:
+                        continue
+                    if (
+                        self._same_array(e, x.array, array, x)
+                        and self._alike(x.storage, storage)
+                        and self._same_node(x.node, node)
+                    ):
+                        continue
+                elif x is array or (isinstance(x, self.on.array_type) and self._same_array(e, x, array)):
+                    continue
+                self._undo(mark)
+                break
+            else:
+                return e
+        return None
 
-    It draws random numbers as often, and returns Tensors as the call did."""
-
-    def __init__(self, call, args, results):
-        """call: not finished yet. args: its arguments, Tensors and None. results: a tuple of Tensors."""
-        self._on, self._program = call.on, call.pending
-        self._memory, self._blocks = call.memory, call.blocks
-        self._outs = [(call.space.place(y.array), y.array) for y in results]
-        places = [None if x is None else call.space.place(call.bound[id(x.array)][1]) for x in args]
-        self._slots = [None if place is None else (place[0], spec(x.array, call.on)) for place, x in zip(places, args)]
-        self._path = call.path
-
-    def __call__(self, *args):
-        """Raises ValueError for arguments of another kind."""
-        on = self._on
-        for slot, x in zip(self._slots, args, strict=True):
-            if (x is None) != (slot is None) or (slot is not None and spec(x.array, on) != slot[1]):
-                raise ValueError("a call of a captured step can be repeated on arguments like its own only")
-            if slot is not None:
-                self._memory[slot[0]], self._blocks[slot[0]] = on.address(x.array) + below(x.array), x.array
-        for e in self._path:
-            for late in e.late:
-                late.value = late.value.again() if type(late.value) is Draw else late.value
+    def _pass(self, e, late):
+        """Advance to an Entry that fits."""
+        if late:
+            for known, value in zip(e.late, late):
+                known.value = value
             for cell, _, values in e.refreshes:
                 cell[...] = values()
-        make_room(on, self._program, self._memory, self._blocks)
-        self._program.run(self._memory, self._blocks, [])
-        self._program.leave(self._blocks)
-        ys = [here(on, self._memory, self._blocks, place, y) for place, y in self._outs]
-        return tuple([wrapped(y, None, Storage(on)) for y in ys])
+        self.path.append(e)  # after all that its launches read, in case of an interrupt
+        self.at = e
+
+    def _same_node(self, given, known):
+        if given is None or known is None or given is known:
+            return given is known
+        return given.op is known.op and known.op in (None, GONE) and self._alike(given, known)
+
+    def _alike(self, given, known):
+        """Is a storage or a node the captured one? If neither has a partner yet in this call, they become partners."""
+        if given is known:
+            return True
+        if self.static.get(given, known) is not known or self.real.get(known, given) is not given:
+            return False
+        if given not in self.static:
+            self.static[given], self.real[known] = known, given
+            self.journal += (self.static, given), (self.real, known)
+        return True
+
+    def _same_array(self, e, x, array, tensor=None):
+        """Is x the captured array? tensor: the Tensor it belongs to, if known."""
+        if tensor is not None and tensor.storage.backend is not self.on:
+            return False
+        known = self._known(x)
+        if known is not None:
+            return known is array
+        slot = e.slots.get(id(array))
+        if slot is None:  # perhaps a view of captured memory, which is made anew at each call
+            place = self.space.place(x)
+            return place is not None and place == self.space.place(array) and spec(x, self.on) == spec(array, self.on)
+        if slot.last is not x and (spec(x, self.on) != slot.spec or self.space.place(x) is not None):
+            return False
+        self._bind(x, slot, tensor)
+        return True
+
+    def _known(self, x):
+        """The captured array for x, if x has been bound already."""
+        known = self.bound.get(id(x))
+        if known is None:
+            return None
+        _, array, copy = known
+        if copy is not None and (self.dirty or not np.array_equal(copy, x)):  # NumPy has changed it since, or will have
+            self.flush()
+            self.on.refill(copy, x)
+        return array
+
+    def _bind(self, x, slot, tensor):
+        copy = None
+        if x.size and tensor is not None and tensor.node is None and type(tensor.storage) is SharedStorage:
+            if self.dirty:
+                self.flush()
+            copy = self.on.alike(x)
+        self.bound[id(x)] = x, slot.array, copy
+        self.journal.append((self.bound, id(x)))
+        if slot.allocation is None:
+            return
+        if slot.last is not x:
+            slot.last, slot.address = x, self.on.address(x) + below(x)
+        if copy is None:
+            self.memory.put(slot.allocation, x, slot.address)
+        else:
+            self.memory.put(slot.allocation, copy)
+
+    def _undo(self, mark):
+        while len(self.journal) > mark:
+            known, key = self.journal.pop()
+            del known[key]
+
+    def _meet(self, on):
+        """Choose the backend on which the step runs: that of the first Tensor."""
+        if on is self.on:
+            return
+        if self.at is self.recording.root and not self.bound and on.captures:
+            vars(self).update(vars(Follower(self.recording_of(on), self.recording_of)))
+        else:
+            raise CaptureError(f"Tensors on two devices cannot be captured in one step ({user_line()})")
+
+    # -- recording
+
+    def _record(self, e, run):
+        """Record an Entry as the next. run() sets self.entry when it has bound all inputs, and returns the arrays that
+        the Entry leaves behind. After an error nothing stays bound."""
+        self.missed = True
+        self.recording.entries += 1
+        mark, made = len(self.journal), len(self.made)
+        try:
+            places = [self.space.place(x) for x in run()]
+        except BaseException:
+            self._undo(mark)
+            raise
+        finally:
+            self.entry = None
+            del self.made[made:]
+        e.lasting = list(dict.fromkeys(place[0] for place in places if place is not None))
+        self.at.next.append(e)
+        return e
+
+    def _keep(self, name, y, given):
+        """Remember y, an array that an op or a primitive has made from those given."""
+        self.space.known(y)
+        if y.size and self.space.place(y) is None and not any(y is x for x in given):
+            raise CaptureError(f"{name}, computed outside of kernels here, cannot be captured ({user_line()})")
+
+    def _proxy(self, e, x):
+        """The captured Tensor for x."""
+        self._meet(x.storage.backend)
+        array, node, storage = self._array(e, x.array, x), x.node, x.storage
+        if storage not in self.recording.storages:
+            known = self.static.get(storage)
+            if known is None:
+                known = Storage(self.on)
+                known.version = None if storage.version is None else 0
+                self.recording.storages.add(known)
+                self._alike(storage, known)
+            storage = known
+        if node is not None and node.op not in self.recording.ops and node not in self.real:
+            known = self.static.get(node)
+            if known is None:
+                if node.op is not None and node.op is not GONE:
+                    raise CaptureError(
+                        f"a Tensor of a graph that began before the captured step: detach() it ({user_line()})"
+                    )
+                known = Node(node.op, 0, node.shape, node.dtype, node.device)
+                self._alike(node, known)
+            node = known
+        return wrapped(array, node, storage)
+
+    def _array(self, e, x, tensor=None):
+        """The captured array for x."""
+        known = self._known(x)
+        if known is not None or self.space.place(x) is not None:
+            return x if known is None else known
+        on, before, writeable = self.on, -below(x), getattr(x.flags, "writeable", True)
+        begins = (shift(x, on) - before) % on.alignment
+        array = self.space.array(x.shape, x.dtype, x.strides, before, spanned(x), writeable, begins)
+        place = self.space.place(array)
+        slot = e.slots[id(array)] = Slot(array, place and place[0], spec(x, on))
+        self.recording.outside.add(slot.allocation)
+        self._bind(x, slot, tensor)
+        return array
+
+    # -- running
+
+    def flush(self):
+        """Run what is pending, in the middle of a call."""
+        if any(e.launches for e in self.path):
+            lasting = self._allocations(self._held())
+            for e in self.path:
+                if type(e.kind) is str or (e.op is not None and not any(e.op in ops for ops in self.spent)):
+                    lasting += e.lasting
+            self.pending = self._program(lasting)
+            self._advance()
+        self.since, self.path, self.dirty = self.at, [], False
+
+    def _advance(self):
+        """Run what is pending. After an interrupt, this continues where it stopped."""
+        with uncaptured(after=False):
+            self.pending.run(self.memory, self.ran)
+        self.programs = (*self.programs, self.pending)
+        self.since, self.path, self.dirty = self.at, [], False
+        self.pending, self.ran = None, []
+
+    def _held(self):
+        """The Tensors of this call that are still referenced."""
+        return held(self.made, HELD)
+
+    def _allocations(self, tensors):
+        return [place[0] for x in tensors if (place := self.space.place(x.array)) is not None]
+
+    def _program(self, lasting):
+        """The Program that runs the pending Entries, after which these Allocations have their values."""
+        given = self.memory.addresses
+        kept = dict.fromkeys(each for each in lasting if each not in given)
+        key = self.at, self.since, self.programs, tuple(kept)
+        programs = self.recording.programs
+        program = programs.pop(key, None)
+        if program is None:
+            program = PROGRAMS[self.on.device](self.on, self.space, self.path, given, kept)
+        programs[key] = program
+        if len(programs) > MOST_PROGRAMS:
+            del programs[next(iter(programs))]
+        return program
+
+    def settle(self):
+        """The call is over: find out what it leaves behind."""
+        held = self._held()
+        self.pending, self.held = self._program(self._allocations(held)), held
+
+    def finish(self):
+        """The call is over. Run what is pending, and give what remains memory of its own. After an interrupt
+        it continues where it stopped."""
+        if self.pending is not None:
+            self._advance()
+        if self.held is None:
+            self.settle()
+            self._advance()
+        self._copied(False)
+        for x in self.held:
+            node = x.node
+            if node is not None and node.op is not None and node.op is not GONE:
+                x.node = Node(GONE, 0, node.shape, node.dtype, node.device)
+                x.node.grad = node.grad
+            place = self.space.place(x.array)
+            if place is not None:
+                x.array = self.memory.array(place, x.array)
+            if x.storage in self.recording.storages:
+                if x.storage not in self.real:
+                    self.real[x.storage] = Storage(self.on)
+                x.storage = self.real[x.storage]
+
+    def abandon(self):
+        """What is pending cannot run (out of memory, say): no leaf keeps a gradient without values."""
+        for leaf in [given for given in self.static if type(given) is Node]:
+            if leaf.grad is not None and self._place(leaf.grad) is not None:
+                leaf.grad = None
+
+
+def held(made, count):
+    """Those with more than a given number of references."""
+    return [x for x in made if getrefcount(x) > count]
+
+
+HELD = next(count for count in range(9) if not held([object()], count))  # of an object that only the list references

@@ -7,13 +7,13 @@ import pytest
 
 import minigrad as mg
 from minigrad import backend
-from minigrad.backend.kernels import entry_points, find_kernels
+from minigrad.backend.kernels import Table, entry_points, find_kernels
 from minigrad.backend.launch.contract import Contract, ContractError
-from minigrad.backend.launch.program import Table
 from minigrad.backend.launch.reduce import SUMMED
 from minigrad.backend.philox import Draw
-from minigrad.backend.runners.graph import LETTER, NONE_WRONG, WORD
+from minigrad.backend.runners.checks import NONE_WRONG, WORD
 from minigrad.backend.runners.native import NativeKernels
+from minigrad.replay.memory import LETTER
 
 from ..devices import NoGpu
 from .test_devices import DECLARED, losses, results

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from minigrad.backend import reference
-from minigrad.backend.launch.program import Launch
 from minigrad.backend.runners.native import Native, NativeKernels
+from minigrad.replay.memory import Launch
 
 from .. import ROOT
 

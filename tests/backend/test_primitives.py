@@ -61,15 +61,15 @@ def test_a_rule_is_followed():
 def test_a_family_has_the_same_name_on_every_floor():
     """And kernels/softmax.cu, kernels/attention_forward.cu and the like belong to one of them."""
     families = {name: {path.stem for path in (FOLDER / name).glob("*.py")} for name in ("numpy", "launch")}
-    helpers = {"__init__", "precision", "launcher", "program", "rules", "source", "contract"}
+    helpers = {"__init__", "precision", "launcher", "rules", "source", "contract"}
     assert families["numpy"] - helpers == families["launch"] - helpers
-    of_kernels = (families["launch"] - helpers) | {"captured"}  # which runners/graph.py launches
+    of_kernels = (families["launch"] - helpers) | {"captured"}  # which a captured step launches
     for path in find_kernels().glob("*.cu"):
         assert any(path.stem == f or path.stem.startswith(f"{f}_") for f in of_kernels), path
 
 
 def test_every_entry_point_is_launched():
-    text = "".join(path.read_text() for path in [*(FOLDER / "launch").glob("*.py"), FOLDER / "runners" / "graph.py"])
+    text = "".join(path.read_text() for path in [*FOLDER.glob("*/*.py"), FOLDER.parent / "replay" / "memory.py"])
     ways = [re.compile(way) for way in (r"\w+_(each|rows|columns)", r"to_\w+_kernel")]  # their names are put together
     for path in find_kernels().glob("*.cu"):
         for entry in entry_points(path.read_text()):

@@ -10,8 +10,8 @@ import pytest
 import minigrad as mg
 from minigrad import backend, nn, optim
 from minigrad.backend.runners import cuda
-from minigrad.backend.runners.graph import SLOTS
 from minigrad.nn import functional as F
+from minigrad.replay.memory import SLOTS
 
 from .host_work import per_step, trainer
 

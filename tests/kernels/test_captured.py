@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from minigrad.backend.launch.program import Table
-from minigrad.backend.runners.graph import LETTER, NONE_WRONG, WORD
+from minigrad.backend.kernels import Table
+from minigrad.backend.runners.checks import NONE_WRONG, WORD
+from minigrad.replay.memory import LETTER
 
 from ..devices import DEVICES, backend_of
 

@@ -1,7 +1,7 @@
 import pytest
 
 from minigrad import backend
-from minigrad.backend.launch.program import Space
+from minigrad.replay.memory import Space
 
 from ..devices import DEVICES, backend_of
 

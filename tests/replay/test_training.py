@@ -168,7 +168,7 @@ def test_memory_is_planned(kernels):
     assert run(x).tolist() == [50.0] * 1000
     (recording,) = run._recordings.values()
     (program,) = recording.programs.values()
-    assert program.nbytes < 3 * 4096
+    assert program._arena.size < 3 * 4096
 
 
 # ------------------------------------------------------------------------------- what happens to an optimizer meanwhile

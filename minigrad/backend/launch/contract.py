@@ -32,8 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import C_TYPES, Struct, constants, declared_above, entry_points, types
-from .program import Table
+from ..kernels import C_TYPES, Struct, Table, constants, declared_above, entry_points, types
 
 DTYPES = {c: np.dtype(name) for name, c in C_TYPES.items()}
 NUMBERS = dict.fromkeys("iub", (int, np.integer, np.bool_)) | {"f": (int, float, np.number, np.bool_)}

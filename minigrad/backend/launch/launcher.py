@@ -8,8 +8,7 @@ import numpy as np
 
 from ...base.recording import thread
 from .. import devices
-from ..kernels import Struct, constant
-from .program import Program, Table, below, spanned
+from ..kernels import Struct, Table, constant
 from .rules import natively
 
 LAYOUT = Struct("layout.cuh", "Layout")
@@ -166,8 +165,6 @@ class Launcher:
 
     fresh: Any = staticmethod(np.empty)  # a new compact array with memory, also while recording; undefined contents
 
-    program: Any = Program
-
     def raise_found(self):
         """Raise IndexError if captured steps that have finished were given wrong indices: on a GPU."""
 
@@ -215,6 +212,16 @@ class Launcher:
         if x.dtype != dtype:
             x = self.cast(x, dtype)
         return self.compact(x) if compact else x
+
+
+def below(x):
+    """How many bytes before an array's first element its memory begins: 0, or less if strides are negative."""
+    return sum(min(0, step * (n - 1)) for n, step in zip(x.shape, x.strides))
+
+
+def spanned(x):
+    """How many bytes an array's elements lie within."""
+    return sum(abs(step) * (n - 1) for n, step in zip(x.shape, x.strides)) + x.itemsize if x.size else 0
 
 
 def threads_for(n, each=4):

@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from ..kernels import Struct, constant
+from ..kernels import Struct, Table, constant
 from .launcher import TOTALS, Launcher, real
-from .program import Table
 from .rules import EXACT, KERNEL
 
 SLOT = Struct("optim.cu", "Slot")

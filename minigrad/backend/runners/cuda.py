@@ -19,12 +19,11 @@ from .. import devices
 from ..kernels import C_TYPES, entry_points
 from ..launch import Launched
 from ..launch.contract import Contract
-from ..launch.launcher import SHARED
-from ..launch.program import below, spanned
+from ..launch.launcher import SHARED, below, spanned
 from ..launch.rules import followed
 from ..numpy import NAMES
 from . import nvrtc
-from .graph import NONE_WRONG, GraphProgram, Lookup, checked
+from .checks import NONE_WRONG, Lookup, checked
 
 PACKAGES = {  # of CUDA, by its version
     12: "cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
@@ -230,8 +229,6 @@ class Cuda(Launched):
         return x
 
     # -- captured steps
-
-    program = GraphProgram
 
     def cell(self, shape, dtype):
         n, dtype = math.prod(shape), np.dtype(dtype)

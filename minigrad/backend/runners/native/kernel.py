@@ -7,9 +7,8 @@ import struct
 
 import numpy as np
 
-from ...kernels import entry_points
+from ...kernels import Table, entry_points
 from ...launch.contract import Contract
-from ...launch.program import Table
 
 # How an argument of a C type is packed; each begins at a multiple of 8 bytes. A struct comes as bytes.
 FORMATS = {"*": "Q", "double": "d", "float": "f4x", "int": "i4x", "unsigned": "I4x", "long long": "q",
