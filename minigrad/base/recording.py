@@ -20,12 +20,12 @@ class Recorder(Protocol):
     """A call of a captured step, to those who work for it: replay/follower.py is one. Types that are declared in higher
     layers are `object` here."""
 
-    entry: object  # what is being recorded, of which the launches are parts; None between two ops
+    entry: object  # what is being captured, of which the launches are parts; None between two ops
 
     # the engine
 
     def apply(self, cls: type, inputs: tuple[object, ...], params: dict[str, object]) -> object:
-        """Op.apply: Tensors, with the recorded results of such an op, or of this one, which is recorded then."""
+        """Op.apply: Tensors, with the captured results of such an op, or of this one, which is captured then."""
 
     def walk(self, roots: object, cotangents: object, inputs: object, retain_graph: bool | None, create_graph: bool,
              inspect: object) -> object:  # fmt: skip
@@ -48,10 +48,10 @@ class Recorder(Protocol):
     # backends
 
     def primitive(self, name: str, function: Callable[..., object], on: object, args: object, kwargs: object) -> object:
-        """A primitive of a backend: function(on, *args, **kwargs), or what it gave when it was recorded."""
+        """A primitive of a backend: function(on, *args, **kwargs), or what it gave when it was captured."""
 
     def empty(self, shape: object, dtype: object) -> object:
-        """A new compact array of the step, which has no memory while it is recorded."""
+        """A new compact array of the step, which has no memory while it is captured."""
 
     def launch(self, *args: object) -> None:
         """The arguments of Launcher._start, to be launched when the step runs."""
@@ -104,7 +104,7 @@ def refuse(what: str) -> None:
 
 
 def refuse_within(what: str) -> None:
-    """Raise CaptureError while an op is recorded: its work on the host would not be repeated at later calls."""
+    """Raise CaptureError while an op is captured: its work on the host would not be repeated at later calls."""
     if thread.recorder is not None and thread.recorder.entry is not None:
         refuse(what)
 

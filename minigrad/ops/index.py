@@ -155,7 +155,7 @@ def _of_gpu(input, index):
 
 
 def host(x):
-    """The values of a Tensor on the host, without its gradient. Raises CaptureError in a step that is recorded."""
+    """The values of a Tensor on the host, without its gradient. Raises CaptureError within a captured op."""
     return x.detach().numpy() if x.device == "cpu" else x.detach().cpu().numpy()
 
 

@@ -1,4 +1,4 @@
-"""capture: a step whose Python runs at every call, and whose arithmetic is recorded and run in one piece.
+"""capture: a step whose Python runs at every call, and whose arithmetic is captured and run in one piece.
 
     step = mg.capture(train_step)        # any function
     for x, y in batches:
@@ -22,7 +22,7 @@ from ..autograd.modes import unwind
 from ..backend.philox import Draw
 from ..base.recording import thread
 from ..tensor import Tensor
-from .entries import Recording, spec, wrapped
+from .entries import Tree, spec, wrapped
 from .follower import Follower
 
 __all__ = ["Captured", "capture"]
@@ -32,17 +32,17 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 
 log = logging.getLogger("minigrad")
-MOST = 32  # consecutive calls that record something, before the function runs uncaptured
-ENTRIES = 20_000  # of a recording, before it is dropped and made anew
+MOST = 32  # consecutive calls that do something new, before the function runs uncaptured
+ENTRIES = 20_000  # of a tree, before it is dropped and made anew
 
 
 def capture(function: Callable[P, R]) -> "Captured[P, R]":
-    """function, with its arithmetic recorded once and then run in one piece: the same bits in less time.
+    """function, with its arithmetic captured once and then run in one piece: the same bits in less time.
 
     Its Python runs at every call, so whatever it reads or does (attributes, lists, iterators, random numbers, prints,
     schedulers) happens at every call. The inside of ops, backward() and kernels does not run again: each is compared
-    with the one recorded at this point, and computed later, together with all others. A new op, shape, number or path
-    through the function is recorded when it occurs, as another branch. A value that is read in between (item(),
+    with the one captured at this point, and computed later, together with all others. A new op, shape, number or path
+    through the function is captured when it occurs, as another branch. A value that is read in between (item(),
     numpy(), `if loss > 3`) is computed when it is read.
 
     function may take and return anything, change anything in place, and keep Tensors; it may run several models,
@@ -60,8 +60,8 @@ def capture(function: Callable[P, R]) -> "Captured[P, R]":
 
 
 class Captured(Generic[P, R]):
-    """A function whose calls are recorded. `function` is the function itself; `calls` counts how many calls followed
-    the recording, recorded something, or ran uncaptured.
+    """A function whose calls are captured. `function` is the function itself; `calls` counts how many calls did
+    what earlier ones had done, something new ("recorded"), or ran uncaptured.
 
     Calls from several threads wait for each other."""
 
@@ -71,8 +71,8 @@ class Captured(Generic[P, R]):
     def __init__(self, function: Callable[P, R]) -> None:
         self.function = function
         self.calls = {"followed": 0, "recorded": 0, "eager": 0}
-        self._recordings: dict = {}
-        self._missed = 0  # calls in a row that recorded something
+        self._trees: dict = {}
+        self._missed = 0  # calls in a row that did something new
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
         Captured._all.add(self)
@@ -101,7 +101,7 @@ class Captured(Generic[P, R]):
                 self.calls["eager"] += 1
                 return self.function(*args, **kwargs), None
             on.raise_found()
-            follower, repeat, depth = Follower(self._recording(on), self._recording), None, len(mode.before)
+            follower, repeat, depth = Follower(self._tree(on), self._tree), None, len(mode.before)
             try:
                 thread.recorder = follower
                 result = self.function(*args, **kwargs)
@@ -126,17 +126,17 @@ class Captured(Generic[P, R]):
                 if interrupt is not None:
                     raise interrupt
 
-    def _recording(self, on):
-        found = self._recordings.get((on, on.precision))
+    def _tree(self, on):
+        found = self._trees.get((on, on.precision))
         if found is None or found.entries > ENTRIES:
-            found = self._recordings[on, on.precision] = Recording(on)
+            found = self._trees[on, on.precision] = Tree(on)
         return found
 
     def _count(self, missed):
         self.calls["recorded" if missed else "followed"] += 1
         self._missed = self._missed + 1 if missed else 0
         if self._missed > MOST:
-            self._recordings.clear()
+            self._trees.clear()
             name = getattr(self.function, "__qualname__", self.function)
             log.warning(
                 "minigrad: capture of %s: each of %d calls did something new; it runs as it is from now on", name, MOST
@@ -147,7 +147,7 @@ class Captured(Generic[P, R]):
         """In a forked child, holders of locks are gone, and a GPU's graphs can be neither run nor freed."""
         for captured in cls._all:
             captured._lock = threading.RLock()
-            cls._inherited += captured._recordings.values()
+            cls._inherited += captured._trees.values()
 
 
 class Repeat:

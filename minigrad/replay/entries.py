@@ -1,6 +1,6 @@
-"""What is recorded of a step: a tree of Entries, each with what must be equal for it to be followed.
+"""What is captured of a step: a tree of Entries, each with what must be equal for it to be followed.
 
-See follower.py for how it is recorded, and followed.
+See follower.py for how it is captured, and followed.
 """
 
 from typing import Any
@@ -30,7 +30,7 @@ class Entry:
         self.result: Any = None  # of a primitive; of an op: are its outputs a tuple?
         self.op: Any = None  # the op it added to the graph
         self.lasting: list = []  # Allocations that its results and its op keep alive
-        self.slots: dict = {}  # {id of a recorded array: its Slot}, for arrays that are bound here
+        self.slots: dict = {}  # {id of a captured array: its Slot}, for arrays that are bound here
         self.launches: list[Launch] = []
         self.late: list[Late] = []
         self.varying: tuple = ()  # positions of inputs that are `late` numbers
@@ -43,7 +43,7 @@ class Entry:
 
 
 class Slot:
-    """A recorded array that represents one from outside. spec: what can be bound to it."""
+    """A captured array that represents one from outside. spec: what can be bound to it."""
 
     __slots__ = "array", "allocation", "spec", "last", "address"
 
@@ -64,8 +64,8 @@ class Late:
         return self.value(*args)
 
 
-class Recording:
-    """Everything recorded of a function on one backend."""
+class Tree:
+    """Everything captured of a function on one backend."""
 
     def __init__(self, on):
         self.on, self.space, self.root = on, Space(on), Entry(None)

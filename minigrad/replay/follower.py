@@ -1,9 +1,9 @@
-"""One call of a captured step: its Python runs, and what it does is compared with what was recorded.
+"""One call of a captured step: its Python runs, and what it does is compared with what was captured before.
 
-A recording is a tree of Entries: an op, a primitive of a backend, or a backward walk. While the step's Python runs, the
+That is a tree of Entries: an op, a primitive of a backend, or a backward walk. While the step's Python runs, the
 Follower of the call is at an Entry. What Python does next is looked up among the Entries that came next in other
 calls. If one has the same class, parameters and inputs, its captured results are returned, and nothing is computed. If
-there is none, the action is recorded there, as a new branch. When the call ends, or needs a value, the launches of the
+there is none, the action is captured there, as a new branch. When the call ends, or needs a value, the launches of the
 Entries that were passed run in one call into C.
 
 Captured arrays have addresses but no memory (memory.py), so `is` tells whether two are the same value. An array,
@@ -26,21 +26,21 @@ from ..ops.index import Getitem
 from .entries import GONE, Entry, Late, Slot, as_tuple, exact, parts, replaced, shift, spec, varies, wrapped
 from .memory import PROGRAMS, Launch, Memory
 
-MOST_PROGRAMS = 32  # that a recording keeps; of more, the oldest is dropped
+MOST_PROGRAMS = 32  # that a tree keeps; of more, the oldest is dropped
 
 
 class Follower:
     """A call, and what base/recording.py calls the Recorder of its thread."""
 
-    def __init__(self, recording, recording_of):
-        """recording_of: a function from a backend to its Recording."""
-        self.recording, self.on, self.space = recording, recording.on, recording.space
-        self.recording_of = recording_of
+    def __init__(self, tree, tree_of):
+        """tree_of: a function from a backend to its Tree."""
+        self.tree, self.on, self.space = tree, tree.on, tree.space
+        self.tree_of = tree_of
         # where the call is
-        self.at = self.since = recording.root  # the Entry that was passed last, and when launches last ran
+        self.at = self.since = tree.root  # the Entry that was passed last, and when launches last ran
         self.path: list[Entry] = []  # passed since then
-        self.entry: Any = None  # what is being recorded
-        self.missed = False  # has anything been recorded in this call?
+        self.entry: Any = None  # what is being captured
+        self.missed = False  # has anything been captured in this call?
         # which captured objects stand for which from outside
         self.bound: dict = {}  # {id of an array from outside: (it, the captured one, a copy that is used instead)}
         self.static: dict = {}  # {storage or node from outside: the captured one}
@@ -59,17 +59,17 @@ class Follower:
         self.pending: Any = None  # a Program that is about to run
         self.ran: list = []  # not empty: it has run
         self.held: Any = None  # at the end of the call, the Tensors that are still referenced
-        for storage in recording.changed:
+        for storage in tree.changed:
             storage.version = 0
-        for node in recording.nodes:
+        for node in tree.nodes:
             node.grad, node.hooks, node.retain = None, None, False
-        recording.changed, recording.nodes = set(), []
+        tree.changed, tree.nodes = set(), []
 
     # -- the engine: an op
 
     def apply(self, cls, inputs, params):
         """Op.apply."""
-        if self.at is self.recording.root:
+        if self.at is self.tree.root:
             self._meet(next(x.storage.backend for x in inputs if isinstance(x, Value)))
         if cls in (Getitem, Transfer) and inputs[0].node is None:
             place = self._place(inputs[0])
@@ -81,7 +81,7 @@ class Follower:
         form = grad, [(name, exact(value, draws)) for name, value in params.items()] if params else ()
         if now["anomaly"]:
             refuse("detect_anomaly() inside")
-        e = self._next(cls, form, inputs) or self._record_op(cls, inputs, params, form, draws)
+        e = self._next(cls, form, inputs) or self._capture_op(cls, inputs, params, form, draws)
         self._pass(e, [*draws, *[inputs[i] for i in e.varying]] if e.varying else draws)
         ys = [None if out is None else self._made(*out) for out in e.outs]
         if now["watch"] is not None:
@@ -96,7 +96,7 @@ class Follower:
         with uncaptured(after=self.dirty):
             return cls.apply(x, **params)
 
-    def _record_op(self, cls, inputs, params, form, draws):
+    def _capture_op(self, cls, inputs, params, form, draws):
         if not cls.primitive:
             raise CaptureError(f"{cls.name}, an op that may compute in NumPy, cannot be captured ({user_line()})")
         e = Entry(cls, form)
@@ -115,16 +115,16 @@ class Follower:
             for y in ys:
                 if y is not None:
                     self._keep(cls.name, y.array, [x.array for x in given if isinstance(x, Value)])
-                    self.recording.storages.add(y.storage)
+                    self.tree.storages.add(y.storage)
                     e.op = y.node.op if y.node is not None and y.node.op is not None else e.op
             e.outs = [None if y is None else parts(y) for y in ys]
             arrays = [y.array for y in ys if y is not None]
-            if e.op is not None and e.op not in self.recording.ops:
-                self.recording.ops.add(e.op)
+            if e.op is not None and e.op not in self.tree.ops:
+                self.tree.ops.add(e.op)
                 arrays += e.op.saved_arrays()
             return arrays
 
-        return self._record(e, run)
+        return self._capture(e, run)
 
     def _with_cell(self, e, given):
         """The inputs of a sum, difference, product or quotient, with a cell instead of a Python number, if another call
@@ -141,7 +141,7 @@ class Follower:
         e.late.append(late)
         e.refreshes.append((cell, there, lambda: late.value))
         e.varying, e.inputs[i] = (i,), (None, Late, None)
-        self.recording.storages.add(storage)
+        self.tree.storages.add(storage)
         return (*given[:i], wrapped(there, None, storage), *given[i + 1 :])
 
     # -- the engine: a backward walk, hooks, changes in place
@@ -155,12 +155,12 @@ class Follower:
         hooks = self.hooked or any(given.hooks for given in self.static if type(given) is Node)
         if create_graph or looks or hooks or any(node.op is None for node in roots):
             return self._walk_in_python(roots, cotangents, targets, retain, create_graph, inspect)
-        if any(node.op not in self.recording.ops and node.op is not GONE for node in roots):
+        if any(node.op not in self.tree.ops and node.op is not GONE for node in roots):
             raise CaptureError(f"a graph that began before the captured step cannot be walked in it ({user_line()})")
         form = tuple(roots), targets, retain
         leaves = next((e.leaves for e in self.at.next if e.kind == "walk" and e.form == form), ())
         given = [*cotangents, *[self.real[leaf].grad for leaf, _ in leaves]]
-        e = self._next("walk", form, given) or self._record_walk(form, roots, cotangents, targets)
+        e = self._next("walk", form, given) or self._capture_walk(form, roots, cotangents, targets)
         self._pass(e, ())
         if not retain:
             self.spent.append(e.ops)
@@ -169,7 +169,7 @@ class Follower:
                 self.real[leaf].grad = self._made(*after)
         return None if targets is None else [None if out is None else self._made(*out) for out in e.outs]
 
-    def _record_walk(self, form, roots, cotangents, targets):
+    def _capture_walk(self, form, roots, cotangents, targets):
         e, ops = Entry("walk", form), reachable(roots, 0)
         for op in ops:
             if op.spent or any(op in gone for gone in self.spent):
@@ -189,11 +189,11 @@ class Follower:
             e.leaves = [(leaf, None if leaf.grad is g else parts(leaf.grad)) for leaf, g in leaves.items()]
             e.outs = [None if g is None else parts(g) for g in found or ()]
             made = [out for out in (*[after for _, after in e.leaves], *e.outs) if out is not None]
-            self.recording.storages.update([storage for _, _, storage in made])
+            self.tree.storages.update([storage for _, _, storage in made])
             return [array for array, _, _ in made]
 
         try:
-            return self._record(e, run)
+            return self._capture(e, run)
         finally:
             for leaf in leaves:
                 leaf.grad = None
@@ -221,20 +221,20 @@ class Follower:
         """A Node gets a hook, or keeps its gradient."""
         if node.op is not None:
             self.hooked = True
-            self.recording.nodes.append(node)
+            self.tree.nodes.append(node)
 
     def changed(self, storage, times):
         """Storage.changed, which has just counted a change."""
         if self.entry is not None:
             return
-        inside = storage in self.recording.storages
+        inside = storage in self.tree.storages
         given = self.real.get(storage) if inside else storage
         known = storage if inside else self.static.get(storage)
         for partner in (given, known):
             if partner is not None and partner is not storage and partner.version is not None:
                 partner.version += times
         if known is not None:
-            self.recording.changed.add(known)
+            self.tree.changed.add(known)
         if given is not None:
             self.shares = self.shares or type(given) is SharedStorage
             self.dirty = True
@@ -244,7 +244,7 @@ class Follower:
     def note(self, x):
         """A Tensor has been made, or has other memory."""
         if x.storage.backend is self.on:
-            x.storage = self.recording.raw.get(id(x.array), x.storage)
+            x.storage = self.tree.raw.get(id(x.array), x.storage)
             self.made.append(x)
 
     def _made(self, array, node, storage):
@@ -264,7 +264,7 @@ class Follower:
             if self.dirty or (shares and id(x.array) in self.bound):
                 self.flush()
             return x.storage.backend.to_numpy(x.array)
-        if self.dirty or place[0] not in self.recording.outside:
+        if self.dirty or place[0] not in self.tree.outside:
             self.flush()
         y = self.on.to_numpy(self.memory.array(place, x.array)).copy()
         y.flags.writeable = False
@@ -289,16 +289,16 @@ class Follower:
             return function(on, *given[:1], *index, *given[1:], **named)
 
         varies = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])
-        if name == "flatnonzero":  # how many there are, no recording can tell
+        if name == "flatnonzero":  # how many there are, no earlier call can tell
             return self._for_real(arrays, lambda given: run(given, late))
         if writes and (self.shares or varies or (len(arrays) < 4 and self._entangled(arrays))):
             return self._for_real(arrays, lambda given: run(given, late))
-        e = self._next(name, form, arrays) or self._record_primitive(name, form, arrays, late, run)
+        e = self._next(name, form, arrays) or self._capture_primitive(name, form, arrays, late, run)
         self._pass(e, late)
         self.dirty = self.dirty or (writes and e.outside)
         return e.result
 
-    def _record_primitive(self, name, form, arrays, late, call):
+    def _capture_primitive(self, name, form, arrays, late, call):
         e = Entry(name, form)
         e.late = [Late(value) for value in late]
 
@@ -306,18 +306,18 @@ class Follower:
             given = [self._array(e, x) for x in arrays]
             e.inputs = [parts(x) for x in given]
             places = [self.space.place(x) for x in given]
-            e.outside = any(place is not None and place[0] in self.recording.outside for place in places)
+            e.outside = any(place is not None and place[0] in self.tree.outside for place in places)
             self.entry = e
             e.result = call(given, e.late)
             made = [y for y in as_tuple(e.result) if isinstance(y, self.on.array_type)]
             for y in made:
                 self._keep(name, y, given)
                 if not any(y is x for x in given):
-                    storage = self.recording.raw[id(y)] = Storage(self.on)
-                    self.recording.storages.add(storage)
+                    storage = self.tree.raw[id(y)] = Storage(self.on)
+                    self.tree.storages.add(storage)
             return made
 
-        return self._record(e, run)
+        return self._capture(e, run)
 
     def _entangled(self, arrays):
         """Do two of these share memory where the captured arrays do not, such as views made before the call?"""
@@ -326,7 +326,7 @@ class Follower:
             place = self.space.place(x)
             if place is None:
                 found.append((x, self.bound.get(id(x), (x, None))[1]))
-            elif place[0] in self.recording.outside:
+            elif place[0] in self.tree.outside:
                 found.append((self.memory.array(place, x), x))
         return any(
             a is not b and self.on.overlap(a, b) and (x is None or y is None or not self.on.overlap(x, y))
@@ -363,7 +363,7 @@ class Follower:
         return self.space.empty(shape, dtype)
 
     def launch(self, *args):
-        """Record a launch."""
+        """Capture a launch."""
         launch = Launch(*args)
         kernel = self.on.kernel(*launch[:3])  # compiled now: if it cannot be, nothing has happened yet
         kernel.contract.check(launch.grid, launch.args, self.on.overlap)
@@ -387,7 +387,7 @@ class Follower:
         """What a check of indices finds: (function, line, array of the GPU), see Cuda.checked."""
         self.entry.checks.append(check)
 
-    # -- following: is this what was recorded?
+    # -- following: is this what was captured?
 
     def _next(self, kind, form, inputs):
         """The Entry that came next in another call, if it does the same to the same; inputs from outside are bound."""
@@ -495,18 +495,18 @@ class Follower:
         """Choose the backend on which the step runs: that of the first Tensor."""
         if on is self.on:
             return
-        if self.at is self.recording.root and not self.bound and on.captures:
-            vars(self).update(vars(Follower(self.recording_of(on), self.recording_of)))
+        if self.at is self.tree.root and not self.bound and on.captures:
+            vars(self).update(vars(Follower(self.tree_of(on), self.tree_of)))
         else:
             raise CaptureError(f"Tensors on two devices cannot be captured in one step ({user_line()})")
 
-    # -- recording
+    # -- capturing
 
-    def _record(self, e, run):
-        """Record an Entry as the next. run() sets self.entry when it has bound all inputs, and returns the arrays that
+    def _capture(self, e, run):
+        """Capture an Entry as the next. run() sets self.entry when it has bound all inputs, and returns the arrays that
         the Entry leaves behind. After an error nothing stays bound."""
         self.missed = True
-        self.recording.entries += 1
+        self.tree.entries += 1
         mark, made = len(self.journal), len(self.made)
         try:
             places = [self.space.place(x) for x in run()]
@@ -530,15 +530,15 @@ class Follower:
         """The captured Tensor for x."""
         self._meet(x.storage.backend)
         array, node, storage = self._array(e, x.array, x), x.node, x.storage
-        if storage not in self.recording.storages:
+        if storage not in self.tree.storages:
             known = self.static.get(storage)
             if known is None:
                 known = Storage(self.on)
                 known.version = None if storage.version is None else 0
-                self.recording.storages.add(known)
+                self.tree.storages.add(known)
                 self._alike(storage, known)
             storage = known
-        if node is not None and node.op not in self.recording.ops and node not in self.real:
+        if node is not None and node.op not in self.tree.ops and node not in self.real:
             known = self.static.get(node)
             if known is None:
                 if node.op is not None and node.op is not GONE:
@@ -560,7 +560,7 @@ class Follower:
         array = self.space.array(x.shape, x.dtype, x.strides, before, spanned(x), writeable, begins)
         place = self.space.place(array)
         slot = e.slots[id(array)] = Slot(array, place and place[0], spec(x, on))
-        self.recording.outside.add(slot.allocation)
+        self.tree.outside.add(slot.allocation)
         self._bind(x, slot, tensor)
         return array
 
@@ -597,7 +597,7 @@ class Follower:
         given = self.memory.addresses
         kept = dict.fromkeys(each for each in lasting if each not in given)
         key = self.at, self.since, self.programs, tuple(kept)
-        programs = self.recording.programs
+        programs = self.tree.programs
         program = programs.pop(key, None)
         if program is None:
             program = PROGRAMS[self.on.device](self.on, self.space, self.path, given, kept)
@@ -628,7 +628,7 @@ class Follower:
             place = self.space.place(x.array)
             if place is not None:
                 x.array = self.memory.array(place, x.array)
-            if x.storage in self.recording.storages:
+            if x.storage in self.tree.storages:
                 if x.storage not in self.real:
                     self.real[x.storage] = Storage(self.on)
                 x.storage = self.real[x.storage]

@@ -1,6 +1,6 @@
-"""The memory of a captured step: addresses without memory while it is recorded, and places for them when it runs.
+"""The memory of a captured step: addresses without memory while it is captured, and places for them when it runs.
 
-The arrays of a recording have addresses in a Space. Addresses are enough to tell which launches work on the same
+Captured arrays have addresses in a Space. Addresses are enough to tell which launches work on the same
 memory: an Allocation. To run launches, a Program gives each Allocation a place: in an arena, where those that are never
 in use at the same time share memory, or wherever the call says, as for a parameter, the data that came in, and a result
 that somebody keeps.
@@ -27,7 +27,7 @@ SLOTS = 32  # calls that the host may be ahead of a GPU
 
 
 class Allocation:
-    """Memory that a recording asked for, and the array that it asked for."""
+    """Memory that a step asked for, and the array that it asked for."""
 
     __slots__ = "start", "nbytes", "shape", "dtype"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Recorder:
-    """Call it after every step of training. It records the heads once in `every` steps, and when it is made.
+    """Call it after every step of training. It keeps the heads once in `every` steps, and when it is made.
 
         record = study.Recorder(model, probe=(x, y), every=25)
         for step in range(1, 601):
@@ -31,7 +31,7 @@ class Recorder:
 
     probe: the arguments of loss(model, *probe), or a single Tensor for model(probe), which gives no gradients. The
     model sees it in eval mode, no .grad is touched, no hook of a parameter runs and no random numbers are drawn, so
-    training continues as if nothing had been recorded. start: the step at which training begins or resumes.
+    training continues as if nothing had been kept. start: the step at which training begins or resumes.
     flow: also keep where the gradients come from, at the price of another forward and backward.
     snapshots: [(step, {path: report.LayerView})], in memory. losses: (steps, values). flows: [(step, Flow)]."""
 
@@ -51,14 +51,14 @@ class Recorder:
         self.model, self.every, self.loss, self._with_flow = model, every, loss, flow
         self.probe: Any = probe
         self.snapshots, self.losses, self.flows = [], ([], []), []
-        self._record(start)
+        self._keep(start)
 
     def __call__(self, step: int, loss: float | Tensor) -> None:
         """To be called after each step, which are counted from 1, with its loss, a number or a Tensor."""
         self.losses[0].append(step)
         self.losses[1].append(loss.item() if isinstance(loss, Tensor) else float(loss))
         if step % self.every == 0:
-            self._record(step)
+            self._keep(step)
 
     def series(self, stat: str) -> tuple[list[int], dict[str, Array]]:
         """(steps, {path: (snapshots, heads)}) of a statistic, by its name in study.STATS. Raises KeyError for
@@ -75,7 +75,7 @@ class Recorder:
         """(steps, {input: (snapshots,)}) of the edges between two nodes, as in Flow.edge. Raises ValueError without
         flow=True, and KeyError for an unknown node."""
         if not self.flows:
-            raise ValueError("no flow was recorded: make the Recorder with flow=True")
+            raise ValueError("no flow was kept: make the Recorder with flow=True")
         each = [flow.edge(source, target) for _, flow in self.flows]
         return self._steps, {p: np.array([edges[p] for edges in each]) for p in each[0]}
 
@@ -103,7 +103,7 @@ class Recorder:
             limit=limit,
         )
 
-    def _record(self, step):
+    def _keep(self, step):
         with undisturbed(self.model), trace_heads(self.model, grads=not isinstance(self.probe, Tensor)) as trace:
             if isinstance(self.probe, Tensor):
                 self.model(self.probe)
@@ -116,7 +116,7 @@ class Recorder:
             self.flows.append((step, flow(self.model, self.probe, self.loss)))
 
     def _backward(self):
-        """A forward, and a backward that ends at the first layer's heads, for the trace to record."""
+        """A forward, and a backward that ends at the first layer's heads, for the trace to keep."""
         heads = []  # q, k and v of all layers
         layers = attention_layers(self.model).values()
         handles = [

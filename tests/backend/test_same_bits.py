@@ -1,6 +1,6 @@
 """Where NumPy takes a kernel's place on the CPU, it gives the same bits: what launch/rules.py says, proved.
 
-A captured step rests on it: recorded, each of its primitives is a kernel, and it equals the step that was not.
+A captured step rests on it: captured, each of its primitives is a kernel, and it equals the step that was not.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from minigrad.backend.numpy import NAMES
 from minigrad.backend.philox import Draw
 from minigrad.backend.runners.native import Native, NativeKernels
 from minigrad.base.recording import CaptureError, thread
-from minigrad.replay.entries import Entry, Recording
+from minigrad.replay.entries import Entry, Tree
 from minigrad.replay.follower import Follower
 
 pytestmark = pytest.mark.needs("g++")
@@ -198,9 +198,9 @@ def layouts(y):
     return [[step for step, n in zip(part.strides, part.shape) if n > 1 and part.size] for part in parts]
 
 
-def recorded(on, name, args):
-    """What a primitive gives where it is recorded: arrays without memory."""
-    thread.recorder = follower = Follower(Recording(on), None)
+def captured(on, name, args):
+    """What a primitive gives where it is captured: arrays without memory."""
+    thread.recorder = follower = Follower(Tree(on), None)
     follower.entry = Entry(name)
     try:
         return getattr(on, name)(*args)
@@ -210,13 +210,13 @@ def recorded(on, name, args):
 
 @pytest.mark.parametrize("family", [elementwise, moving, reduced])
 @pytest.mark.parametrize("dtype", [*FLOATS, *WHOLE])
-def test_results_lie_in_memory_alike_recorded_or_not(family, dtype):
+def test_results_lie_in_memory_alike_captured_or_not(family, dtype):
     on, wrong = Native(), []
     for name, *args in family(dtype):
         if name == "setitem":
             continue
         with reference.quietly(), contextlib.suppress(CaptureError):  # what a step cannot hold is refused
-            if layouts(recorded(on, name, args)) != layouts(getattr(on, name)(*args)):
+            if layouts(captured(on, name, args)) != layouts(getattr(on, name)(*args)):
                 wrong.append((name, *((x.dtype, x.shape, x.strides) if isinstance(x, np.ndarray) else x for x in args)))
     assert not wrong, (len(wrong), wrong[:5])
 

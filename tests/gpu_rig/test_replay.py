@@ -265,7 +265,7 @@ def test_a_graph_that_is_dropped_before_it_has_run():
 
 
 def test_no_optimizer_trains_on_a_wrong_index():
-    """Not outside of the captured step, not in another recording, and not before the check in the step's next call."""
+    """Not outside of the captured step, not in another tree, and not before the check in the step's next call."""
     table, w = nn.Embedding(6, 4).to("cuda"), mg.ones(2, device="cuda", requires_grad=True)
     outside, other = optim.SGD(table.parameters(), lr=0.1), optim.SGD([w], lr=0.1)
 
@@ -304,8 +304,8 @@ def test_ctrl_c_before_a_launch(monkeypatch):
         mg.manual_seed(1)
         x = mg.zeros(2, device="cuda")
         f(x)
-        (recording,) = f._recordings.values()
-        (graph,) = recording.programs.values()
+        (tree,) = f._trees.values()
+        (graph,) = tree.programs.values()
         real = graph._graph
 
         class Interrupted:

@@ -16,5 +16,5 @@ def kernels(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def nothing_to_read(monkeypatch):
-    """Reading a recorded array ends the process: a test that does so has found a bug."""
+    """Reading a captured array ends the process: a test that does so has found a bug."""
     monkeypatch.setattr(Space, "protection", 0)

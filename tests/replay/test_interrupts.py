@@ -128,7 +128,7 @@ def test_an_interrupt_at_any_call(every):
     for i in range(5):
         step(*batch(i))
         right.append(weights(model))
-    for begun in (0, 3):  # while it is recorded, and where it is followed
+    for begun in (0, 3):  # while it is captured, and where it is followed
         at, hit = 1, True
         while hit:
             model, step = made()

@@ -34,7 +34,7 @@ def test_the_arguments_of_each_call_are_used(kernels):
     assert double.calls == {"recorded": 1, "followed": 3, "eager": 0}
 
 
-def test_another_shape_dtype_or_layout_is_recorded_anew(kernels):
+def test_another_shape_dtype_or_layout_is_captured_anew(kernels):
     total = mg.capture(lambda x: (x * x).sum(0))
     given = [
         numbers(3, 4),
@@ -74,7 +74,7 @@ def test_an_argument_is_left_alone_and_may_change_afterwards(kernels):
     assert (y.numpy() == before + 1).all() and (f(x).numpy() == 8).all()
 
 
-def test_numbers_and_strings_are_part_of_what_is_recorded(kernels):
+def test_numbers_and_strings_are_part_of_what_is_captured(kernels):
     gelu = mg.capture(lambda x, scale, how: F.gelu(x, how) * scale)
     x = numbers(4)
     for scale, how in [
@@ -87,7 +87,7 @@ def test_numbers_and_strings_are_part_of_what_is_recorded(kernels):
         (1, "tanh"),
     ]:
         assert same(gelu(x, scale, how), F.gelu(x, how) * scale)
-    assert gelu.calls == {"recorded": 5, "followed": 2, "eager": 0}  # a number that changes is not recorded again
+    assert gelu.calls == {"recorded": 5, "followed": 2, "eager": 0}  # a number that changes is not captured again
 
 
 def test_nested_arguments_and_results(kernels):
@@ -137,7 +137,7 @@ def trained(model, captured=False):
     return (mg.capture(step) if captured else step), optimizer
 
 
-def test_train_and_eval_are_recorded_apart(kernels):
+def test_train_and_eval_are_captured_apart(kernels):
     mg.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5))
     f = mg.capture(model)
@@ -395,7 +395,7 @@ def test_a_forked_child_goes_on(kernels):
     assert f(mg.ones(3)).tolist() == [2, 2, 2]
 
 
-def test_recordings_go_when_the_function_goes(kernels):
+def test_what_is_captured_goes_when_the_function_goes(kernels):
     import weakref
 
     f = mg.capture(lambda x: x * 2)
@@ -406,7 +406,7 @@ def test_recordings_go_when_the_function_goes(kernels):
     assert gone() is None
 
 
-def test_a_debugger_may_show_what_is_recorded(monkeypatch):
+def test_a_debugger_may_show_what_is_captured(monkeypatch):
     """pytest prints the arguments of all frames that an error came through, those within an op too."""
     monkeypatch.undo()
     monkeypatch.setattr(Mul, "forward", lambda self, a, b: [][a.ndim])
@@ -418,7 +418,7 @@ def test_a_debugger_may_show_what_is_recorded(monkeypatch):
     assert [[0, 0, 0]] * 2 in [array.tolist() for array in arrays]
 
 
-# -------------------------------------------------------------------------------------------- where nothing is recorded
+# -------------------------------------------------------------------------------------------- where nothing is captured
 
 
 def test_numpys_backend_runs_the_function(monkeypatch):

@@ -166,8 +166,8 @@ def test_memory_is_planned(kernels):
     run = mg.capture(chain)
     x = mg.zeros(1000)
     assert run(x).tolist() == [50.0] * 1000
-    (recording,) = run._recordings.values()
-    (program,) = recording.programs.values()
+    (tree,) = run._trees.values()
+    (program,) = tree.programs.values()
     assert program._arena.size < 3 * 4096
 
 

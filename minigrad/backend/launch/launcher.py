@@ -33,7 +33,7 @@ class Launcher:
     Arrays are NumPy's or CuPy's; only their shape, strides, dtype, views and reshape are used."""
 
     device = devices.device("cpu")
-    captures = False  # can the arithmetic of a step be recorded and run in one piece?
+    captures = False  # can the arithmetic of a step be captured and run in one piece?
     one_thread = False  # has a block one thread, natively?
     tensor_cores = True
     precision = "highest"  # of all: mg.set_float32_matmul_precision
@@ -68,7 +68,7 @@ class Launcher:
         """The address of an array's first element."""
         raise NotImplementedError
 
-    # -- memory and launches, which a captured step records
+    # -- memory and launches, which a step captures
 
     def empty(self, shape, dtype):
         """A new compact array with undefined contents."""
@@ -76,7 +76,7 @@ class Launcher:
 
     @property
     def _run(self):
-        """What launches, or records a launch: a function of the arguments of _start."""
+        """What launches, or captures a launch: a function of the arguments of _start."""
         return self._start if thread.recorder is None else thread.recorder.launch
 
     def launch(self, file, entry, dtype, grid, block, *args, shared=0):
@@ -142,7 +142,7 @@ class Launcher:
         return x if thread.recorder is None else x.copy()  # which NumPy cannot change before it is used
 
     def look_later(self, check):
-        """See Recorder.look_later: for what is recorded."""
+        """See Recorder.look_later: for what is captured."""
         if thread.recorder is not None:
             thread.recorder.look_later(check)
 
@@ -163,7 +163,7 @@ class Launcher:
 
     alignment = 1  # bytes: launches may depend on how far from a multiple of them an array begins
 
-    fresh: Any = staticmethod(np.empty)  # a new compact array with memory, also while recording; undefined contents
+    fresh: Any = staticmethod(np.empty)  # a new compact array with memory, also while capturing; undefined contents
 
     def raise_found(self):
         """Raise IndexError if captured steps that have finished were given wrong indices: on a GPU."""
@@ -240,7 +240,7 @@ class _Address:
 
 
 def has_memory(x):
-    """False for a recorded NumPy array: reading it would crash the process."""
+    """False for a captured NumPy array: reading it would crash the process."""
     base = x.base
     while type(base) is np.ndarray:
         base = base.base

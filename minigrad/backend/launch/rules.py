@@ -1,7 +1,7 @@
 """Which primitives are kernels on the CPU, and which NumPy computes. Each one of this package says so, and
 runners/native follows. A GPU runs all of them as kernels.
 
-A primitive gives the same bits at every size, and whether it is recorded or not (see replay/): a recorded one always is
+A primitive gives the same bits at every size, and whether it is captured or not (see replay/): a captured one always is
 a kernel. So NumPy may take its place only where the two are equal to the last bit, and lie in memory alike, which
 decides in what order a later sum is taken. What NumPy may compute is compact, therefore. Only what kernels make
 of floats that are not compact, such as transposed ones, lies in memory as they do.
@@ -30,7 +30,7 @@ class Rule(NamedTuple):
     never: str = ""  # why NumPy does it, whatever the arguments are; empty if it may run as a kernel
     silent: bool = False  # NumPy cannot warn of NaN and Inf here, since it computes nothing
     always: bool = False  # take the method of launch/ in any case: it launches nothing
-    same: bool = False  # NumPy's computes nothing at all, so it serves in a recorded step too
+    same: bool = False  # NumPy's computes nothing at all, so it serves in a captured step too
 
 
 def natively(from_size: int = MANY, **rule: Any) -> Callable[[Launch], Launch]:
@@ -50,20 +50,20 @@ COPY = natively(never="NumPy copies as fast", silent=True)
 NUMPYS = natively(never="NumPy gives the same bits, as fast")
 
 
-def followed(name, eager, recorded):
-    """A primitive of a runner, and what of it a captured step records."""
+def followed(name, eager, captured):
+    """A primitive of a runner, and what of it a step captures."""
 
     @functools.wraps(eager)
     def primitive(self, *args, **kwargs):
         if thread.recorder is None:
             return eager(self, *args, **kwargs)
-        return thread.recorder.primitive(name, recorded, self, args, kwargs)
+        return thread.recorder.primitive(name, captured, self, args, kwargs)
 
     return primitive
 
 
 def refuse_half(name, args):
-    """NumPy computes with float16, and a recorded step cannot call it."""
+    """NumPy computes with float16, and a captured step cannot call it."""
     if any(type(x) is np.ndarray and x.dtype.char == "e" for x in args):
         refuse_within(f"{name} of float16, for which there are no kernels on a CPU,")
 
@@ -73,7 +73,7 @@ def has_floats(args):
 
 
 def compacted(y, args, copy=np.ascontiguousarray):
-    """A result that NumPy may compute, recorded or not: compact, unless it is a view of an argument."""
+    """A result that NumPy may compute, captured or not: compact, unless it is a view of an argument."""
     if type(y) is tuple:
         return tuple(compacted(part, args, copy) for part in y)
     if type(y) is not np.ndarray or y.flags.c_contiguous:
@@ -91,7 +91,7 @@ def by_rule(name, launch, numpy):
     if rule.same:
         return staticmethod(numpy)
 
-    def recorded(self, *args, **kwargs):
+    def captured(self, *args, **kwargs):
         refuse_half(name, args)
         y = launch(self, *args, **kwargs)
         return y if not rule.never and has_floats(args) else compacted(y, (*args, *kwargs.values()), self.copy)
@@ -99,7 +99,7 @@ def by_rule(name, launch, numpy):
     @functools.wraps(launch)
     def primitive(self, *args, **kwargs):
         if thread.recorder is not None:
-            return thread.recorder.primitive(name, recorded, self, args, kwargs)
+            return thread.recorder.primitive(name, captured, self, args, kwargs)
         if not rule.never and self.pays(rule, args):
             return launch(self, *args, **kwargs)
         y = numpy(*args, **kwargs) if rule.silent else call_quietly(numpy, args, kwargs)

@@ -131,8 +131,8 @@ class Cuda(Launched):
         return self._kernels.get(key) or self._load(*key)
 
     def _load(self, file, entry, dtype):
-        """Begin to compile a file. Its kernels wait for that when they are first launched: so what a captured step
-        has recorded is compiled side by side."""
+        """Begin to compile a file. Its kernels wait for that when they are first launched: so what a step
+        has captured is compiled side by side."""
         only = entry if file == "elementwise" else None
         text = nvrtc.text(file, dtype.name, only)
         names = list(entry_points(text))
@@ -190,7 +190,7 @@ class Cuda(Launched):
     def to_numpy(self, x):
         """A copy in the CPU's memory. This waits for all that was queued before."""
         refuse_within("reading values on the host")
-        with uncaptured(after=False):  # a step that is being recorded has no part in it
+        with uncaptured(after=False):  # a step that is being captured has no part in it
             y = self.compact(x).get()
         self.raise_found()
         return y
@@ -292,7 +292,7 @@ class Cuda(Launched):
         with self._cupy.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
             try:
-                for file, entry, dtype, *rest in launches:  # which were looked at when they were recorded
+                for file, entry, dtype, *rest in launches:  # which were looked at when they were captured
                     self._kernels[file, entry, dtype].launch(*rest)
                 for host, there in downloads:
                     self.download(host, there, stream)

@@ -1,4 +1,4 @@
-"""A compiled kernel: its entry point, callable with arrays and numbers, now or as a part of a recorded run."""
+"""A compiled kernel: its entry point, callable with arrays and numbers, now or as a part of a captured run."""
 
 import ctypes
 import functools
@@ -88,11 +88,11 @@ class Kernel:
 
 
 class Replay:
-    """Recorded launches, run again by one call into C. All that they read, but for arrays, lies in `words`, where the
+    """Captured launches, run again by one call into C. All that they read, but for arrays, lies in `words`, where the
     addresses of arrays may be changed."""
 
     def __init__(self, replay, launches):
-        """replay: the function of pool.cpp. launches: (Kernel, the recorded Launch) each."""
+        """replay: the function of pool.cpp. launches: (Kernel, the captured Launch) each."""
         self._kept, pieces, self._pointers, within, rows = launches, [], [], [], []
         size = 0  # of all pieces, in words
 

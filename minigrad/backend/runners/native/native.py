@@ -111,7 +111,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         return [file]
 
     def replayer(self, launches):
-        """A Replay of recorded launches."""
+        """A Replay of captured launches."""
         return Replay(pool().replay, [(self.kernel(*launch[:3]), launch) for launch in launches])
 
     def compile(self, wanted):
