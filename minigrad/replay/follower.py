@@ -53,6 +53,7 @@ class Follower:
         self.dirty = False  # do pending launches change memory outside the call?
         self.varies = False  # has a number differed from that of other calls?
         self.hooked = False  # is there user code for a walk to run?
+        self.walking: set = set()  # captured leaves that a walk in Python has given the gradients of those outside
         # what runs
         self.memory = Memory(self.on)
         self.programs: tuple = ()  # that have run in this call
@@ -199,10 +200,12 @@ class Follower:
                 leaf.grad = None
 
     def _walk_in_python(self, roots, cotangents, targets, retain, create_graph, inspect):
-        """A walk whose ops are followed one by one, with the hooks and gradients of the leaves outside."""
+        """A walk whose ops are followed one by one, with the hooks and gradients of the leaves outside. Within another,
+        as in the backward of a formula, the leaves have them already."""
         ops = set(reachable(roots, 0))
-        leaves = [node for node in self.real if type(node) is Node and node.op is None]
-        spent = [op for gone in self.spent for op in gone]
+        leaves = [x for x in self.real if type(x) is Node and x.op is None and x not in self.walking]
+        spent = [op for gone in self.spent for op in gone if not op.spent]
+        self.walking.update(leaves)
         try:
             for op in spent:
                 op.spent = True
@@ -214,6 +217,7 @@ class Follower:
                 op.spent = False
             for leaf in leaves:
                 self.real[leaf].grad, leaf.grad, leaf.hooks = leaf.grad, None, None
+            self.walking.difference_update(leaves)
             if not retain:
                 self.spent.append(ops)
 
