@@ -10,6 +10,25 @@ same function called as it is, and "GEMMs alone" the step's matrix products and 
 Each has a process of its own, and their turns are interleaved: see workers.py. Ratios are medians over rounds. MiB is
 the memory that training adds at its peak to the libraries and the weights, not given for a GPU. The FLOPs are those of
 the matrix products: backward takes twice those of forward, and a causal mask saves nothing.
+
+On two cores of an AMD EPYC with AVX-512, beside PyTorch 2.13, eager:
+
+| --config | minigrad, captured | minigrad, eager | PyTorch | ÷ PyTorch | MiB (PyTorch) |
+|---|---|---|---|---|---|
+| nanogpt-cpu: 4 layers, 128 wide, T = 64, B = 12 | 27.0 ms | 42.2 ms | 37.0 ms | 0.74 | 43 (63) |
+| tiny: 1 layer, 16 wide, T = 16, B = 4 | 0.92 ms | 2.9 ms | 1.8 ms | 0.57 | 9 (13) |
+| batch: B = 64 | 135 ms | 196 ms | 184 ms | 0.78 | 161 (238) |
+| long: T = 2048, B = 1 | 167 ms | 210 ms | 231 ms | 0.74 | 96 (132) |
+
+On an H200, the loss read at each step, in milliseconds (in the rows of medium, PyTorch uses TF32):
+
+| --config | captured | eager | PyTorch | captured ÷ PyTorch |
+|---|---|---|---|---|
+| nanogpt-gpu: 6 layers, 384 wide, T = 256, B = 64 | 35.0 | 32.6 | 31.7 | 1.10 |
+| the same with --precision high | 17.6 | 32.8 | 16.7 | 1.04 |
+| the same with --precision medium | 14.7 | 32.8 | 14.2 | 1.02 |
+| gpt2: 12 layers, 768 wide, T = 1024, B = 8 | 173.1 | 168.7 | 159.1 | 1.09 |
+| the same with --precision high | 67.1 | 63.8 | 56.3 | 1.18 |
 """
 
 import importlib.metadata

@@ -8,6 +8,19 @@ gradcheck needs only a pair of NumPy functions of a framework: the values, and t
 in OPS that the framework has is checked in float64; ops that compute in another dtype or have no gradient are left
 out. They run in a process of their own, since some crash at sizes that a probe makes up; then the op is checked again
 without such probes. Not every finding is a mistake: some are conventions or deliberate limits, so read the report.
+
+In November 2026, of 130 ops:
+
+| | ops | pass | WARN | FAIL or inconclusive |
+|---|---|---|---|---|
+| HIPS autograd 1.9.1 | 89 | 86 | 3 | 0 |
+| DeZero 0.0.13 | 17 | 17 | 0 | 0 |
+| JAX 0.10.2 | 120 | 117 | 2 | 1 |
+| MLX 0.32.4, whose float64 is float32 within many ops | 86 | 75 | 4 | 7 |
+| PaddlePaddle 3.3.1 | 118 | 104 | 8 | 6 |
+
+Differences taken by hand confirm as wrong: JAX's digamma below -8; autograd's kron of three dims; Paddle's
+log_softmax, det, norm, selu and mish; MLX's celu at 0.
 """
 
 import argparse
