@@ -1,17 +1,14 @@
 """Which parts of minigrad work on this machine, why others do not, and whether results are correct.
 
     minigrad doctor
-    minigrad doctor --gpu gpu.json
 
 A line for each thing; then every backend takes a step of a small network with attention, whose gradients must be those
 of NumPy in float64. Exit status 1 if one is wrong. The first run on a machine compiles kernels, which takes longer.
 
-With --gpu, every op runs on the GPU and on the CPU, a small GPT trains on both, and the main kernels are timed: some
-minutes in all. The file is what to send with a report about a GPU.
+`minigrad check --device cuda` checks every op on a GPU.
 """
 
 import importlib.metadata
-import json
 import platform
 import shlex
 import shutil
@@ -25,8 +22,6 @@ from ..backend.runners.compiler import CompilerError, find_compiler, folder
 from ..backend.runners.cuda import first_line
 from ..backend.runners.native import cores
 from ..base import cli
-from ..base.files import atomic_write
-from ..gradcheck.report import plain_values
 from ..nn import functional as F
 from ..tensor import from_backend, grad
 from ..version import __version__
@@ -94,29 +89,8 @@ def self_test(on):
     return ""
 
 
-def look_at_gpu(file, found):
-    """Print and write what gpu.report() says. Returns whether anything is wrong."""
-    from .gpu import report
-
-    with cli.busy() as say:
-        about = {"inventory": found, **report(say)}
-    atomic_write(file, json.dumps(plain_values(about), indent=1, allow_nan=False).encode())
-    for wrong in about["wrong"]:
-        print(f"FAIL  cuda      {first_line(wrong)}")
-    print(f"{'FAIL' if about['wrong'] else 'PASS'}  cuda      {about['checks']} checks of ops, and a training")
-    for name, row in about["speeds"].items():
-        print(f"{name:22}" + "".join(f"{number:10.4g} {unit}" for unit, number in row.items()))
-    print(f"written to {file}")
-    return bool(about["wrong"])
-
-
 def main(argv=()):
-    parser = cli.Parser("minigrad doctor", description=__doc__)
-    parser.add_argument("--gpu", type=Path, metavar="FILE", help="check and time the GPU, and write it all to FILE")
-    args = parser.parse_args(argv)
-    if args.gpu:
-        cli.file_to_write(args.gpu, "--gpu", "gpu.json", ".json")
-        backend.get("cuda")
+    cli.Parser("minigrad doctor", description=__doc__).parse_args(argv)
     found, failed = inventory(), False
     for thing, text in found.items():
         print(f"{thing:14}{text}")
@@ -129,7 +103,5 @@ def main(argv=()):
             continue
         failed = failed or bool(wrong)
         print(f"{'FAIL' if wrong else 'PASS'}  {name:10}{wrong or f'gradients in {time.perf_counter() - start:.1f} s'}")
-    if args.gpu:
-        failed = look_at_gpu(args.gpu, found) or failed
     print("minigrad computes wrong results here: see FAIL above" if failed else "minigrad works here")
     return int(failed)
