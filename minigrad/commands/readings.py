@@ -105,7 +105,7 @@ def report(args):
     """Trace the loss on the text, write the report and print its table."""
     text = read(args, SHOWN)
     cli.file_to_write(args.out, "--out", "heads.html", ".html", ".htm")
-    with cli.refusing(ValueError), cli.busy() as say:  # unknown heads; all heads are pruned; larger than --limit
+    with cli.refusing(ValueError), cli.busy() as say:  # unknown heads; larger than --limit
         say("tracing")
         with study.trace_heads(text.model, layers=args.layers, heads=args.heads) as trace:
             text.loss(text.model, *text.batch).backward()
@@ -139,7 +139,7 @@ def write_flow(args):
     text = read(args, SEQUENCES)
     if args.out is not None:
         cli.file_to_write(args.out, "--out", "flow.svg", ".svg", ".png", ".dot", "")
-    with cli.refusing(ValueError), cli.busy("cutting each edge in turn"):  # ValueError: all heads are pruned
+    with cli.busy("cutting each edge in turn"):
         found = study.flow(text.model, text.batch, text.loss, args.method, args.most)
     edges = found.all if args.of is None else found.around(*args.of)
     print(f"{text}\n\n{edges}")

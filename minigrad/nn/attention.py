@@ -1,7 +1,7 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2.2), in three forms that compute the same."""
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -9,12 +9,12 @@ from typing import Any
 from ..autograd import Handle
 from ..dtypes import DEFAULT_FLOAT, float64, int64
 from ..ops.public import cat, stack
-from ..tensor import Tensor, arange, check_same_kind, empty, tensor, zeros
+from ..tensor import Tensor, arange, check_same_kind, empty, tensor
 from ..typing import DTypeLike
 from . import functional as F
 from . import init
 from .cache import KVCache
-from .heads import Head, load, prune
+from .heads import Head, load
 from .layers import Linear
 from .masks import combined, hidden_future
 from .module import Module, Parameter, factory
@@ -101,7 +101,7 @@ class MultiheadAttention(Module):
         self.embed_dim = embed_dim
         self.kdim, self.vdim = (embed_dim if size is None else size for size in (kdim, vdim))
         self.d_k = self.d_v = embed_dim // num_heads
-        self.kv_of_head = tuple(i * num_kv_heads // num_heads for i in range(num_heads))  # whose keys head i reads
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
         self.batch_first = batch_first
         self.slopes = alibi_slopes(num_heads)
@@ -129,14 +129,9 @@ class MultiheadAttention(Module):
                 init.zeros_(bias)
 
     @property
-    def num_heads(self) -> int:
-        """The number of heads, nh."""
-        return len(self.kv_of_head)
-
-    @property
-    def num_kv_heads(self) -> int:
-        """The number of heads of keys and values, nkv: fewer than nh where heads share them."""
-        return max(self.kv_of_head, default=-1) + 1
+    def kv_of_head(self) -> tuple[int, ...]:
+        """Whose keys and values each head reads: those of a group are side by side."""
+        return tuple(i * self.num_kv_heads // self.num_heads for i in range(self.num_heads))
 
     # -------------------------------------------------------------------------------------------------------- forward
 
@@ -179,7 +174,7 @@ class MultiheadAttention(Module):
             y = y.transpose(0, 1).contiguous()  # (T, B, C); y.view(T * B, C) works, as it does in PyTorch
         if not need_weights:
             return y, None
-        return y, pattern.sum(1) / max(self.num_heads, 1) if average_attn_weights else pattern
+        return y, pattern.mean(1) if average_attn_weights else pattern
 
     def _per_head(self, query, key, value, mask, is_causal, cache):
         if cache is not None:
@@ -213,8 +208,6 @@ class MultiheadAttention(Module):
 
     def _fused(self, query, key, value, mask, is_causal, cache):
         q, k, v = self._with_past(query, key, value, cache)  # (B, nh, T, d_k), (B, nkv, S, d_k), (B, nkv, S, d_v)
-        if not self._even_groups:
-            k, v = self._for_each_head(k), self._for_each_head(v)  # (B, nh, S, d_k), (B, nh, S, d_v)
         dropout = self.dropout if self.training else 0.0
         z = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, self.score_scale, enable_gqa=True)
         return self._side_by_side(z), None  # (B, T, nh·d_v)
@@ -225,8 +218,7 @@ class MultiheadAttention(Module):
         if (_taken.get() or self.impl) != "fused" or self._head_hooks or (self.training and self.dropout):
             return False
         W = self.out_proj.weight
-        fits = W.storage.backend.attention_fits(W.dtype, max(self.d_k, self.d_v))
-        return self.num_heads > 0 and self._even_groups and fits
+        return W.storage.backend.attention_fits(W.dtype, max(self.d_k, self.d_v))
 
     def _decoded(self, query, key, value, cache, left_padding):
         """The fused form for a single query and a cache."""
@@ -235,14 +227,6 @@ class MultiheadAttention(Module):
         slopes = tensor(self.slopes, dtype=float64, device=query.device) if alibi else None
         z = cache.attend(q, k, v, left_padding, slopes, self.score_scale)  # (B, nh, 1, d_v)
         return self._side_by_side(z), None  # (B, 1, nh·d_v)
-
-    def _no_heads(self, query, key, value, mask, is_causal, cache):
-        """The form of a layer whose heads are all pruned: only out_proj's bias is left."""
-        (B, T, _), S, about = query.shape, key.shape[1], dict(dtype=query.dtype, device=query.device)
-        if cache is not None:
-            cache.append(zeros(B, 0, S, self.d_k, **about), zeros(B, 0, S, self.d_v, **about))
-            S = cache.length
-        return query[..., :0], zeros(B, 0, T, S, **about)  # (B, T, 0), (B, 0, T, S)
 
     def _with_past(self, query, key, value, cache):
         """q, k and v as _projected gives them, where k and v are all that the cache then holds."""
@@ -264,7 +248,7 @@ class MultiheadAttention(Module):
 
     def _for_each_head(self, x):
         """Keys or values (B, nkv, S, d), repeated for each head that reads them: (B, nh, S, d)."""
-        if self.kv_of_head == tuple(range(self.num_kv_heads)):
+        if self.num_heads == self.num_kv_heads:
             return x
         return x[:, tensor(self.kv_of_head, device=x.device)]
 
@@ -319,12 +303,6 @@ class MultiheadAttention(Module):
         load(self, W_Q, W_K, W_V, W_O)
         return self
 
-    def prune_heads(self, heads: Iterable[int]) -> "MultiheadAttention":
-        """Remove heads (a set of numbers) for good: their weights, and keys and values that no other head reads. The
-        others keep their order. Parameters are new, so make the optimizer afterwards. Returns self."""
-        prune(self, heads)
-        return self
-
     # ------------------------------------------------------------------------------------------------- sizes and masks
 
     @property
@@ -351,15 +329,7 @@ class MultiheadAttention(Module):
         """Of q (nh·d_k,), k (nkv·d_k,) and v (nkv·d_v,); None three times for a layer without."""
         return (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self._rows)
 
-    @property
-    def _even_groups(self):
-        """True if each key is shared by equally many heads, one after the other. After pruning it may not be so."""
-        nh, nkv = self.num_heads, self.num_kv_heads
-        return nh % max(nkv, 1) == 0 and self.kv_of_head == tuple(i * nkv // nh for i in range(nh))
-
     def _form(self, need_weights):
-        if not self.num_heads:
-            return self._no_heads
         if self._head_hooks:
             return self._batched
         _check_form(self.impl)

@@ -1,4 +1,4 @@
-"""The heads of a MultiheadAttention one by one: looking at their matrices, loading them, and removing heads."""
+"""The heads of a MultiheadAttention one by one: looking at their matrices, and loading them."""
 
 import operator
 
@@ -59,7 +59,7 @@ def known_heads(heads, nh):
 
 def _no_head(which, nh):
     which = ", ".join(map(str, which)) if isinstance(which, list) else which
-    return f"there is no head {which}: this layer has {f'{nh}, from 0 on' if nh else 'none'}"
+    return f"there is no head {which}: this layer has {nh}, from 0 on"
 
 
 # ------------------------------------------------------------------------------------------------------------- surgery
@@ -79,29 +79,12 @@ def load(layer, W_Q, W_K, W_V, W_O):
     for name, Ws, shape in (*sizes, ("W_O", [W_O], (nh * d_v, layer.embed_dim))):
         if any(W.shape != shape for W in Ws):
             raise ValueError(f"{name} must be {shape}, got {', '.join(str(W.shape) for W in Ws)}")
-    layer.kv_of_head = tuple(i * nkv // nh for i in range(nh))
+    layer.num_heads, layer.num_kv_heads = nh, nkv
     layer.d_k, layer.d_v, layer.slopes, layer.head_gates = d_k, d_v, alibi_slopes(nh), None
     _replace_weights(layer, [cat(Ws, 1).T for Ws in (W_Q, W_K, W_V)], W_O.T)
     if layer.in_proj_bias is not None:
         layer.in_proj_bias = _like(layer.in_proj_bias, zeros(nh * d_k + nkv * (d_k + d_v), **about))
         init.zeros_(layer.out_proj.bias)
-
-
-def prune(layer, heads):
-    """See MultiheadAttention.prune_heads."""
-    heads = known_heads(heads, layer.num_heads)
-    kept = [i for i in range(layer.num_heads) if i not in heads]
-    kept_kv = sorted({layer.kv_of_head[i] for i in kept})
-    parts = [(part, d) for part, (_, d) in zip((kept, kept_kv, kept_kv), layer.sizes)]
-    weights = [_rows_of(W, part, d) for W, (part, d) in zip(layer.weights(), parts)]
-    biases = [_rows_of(b, part, d) for b, (part, d) in zip(layer.biases(), parts) if b is not None]
-    _replace_weights(layer, weights, _rows_of(layer.out_proj.weight.T, kept, layer.d_v).T)
-    if biases:
-        layer.in_proj_bias = _like(layer.in_proj_bias, cat(biases))
-    if layer.head_gates is not None:
-        layer.head_gates = _like(layer.head_gates, _rows_of(layer.head_gates, kept, 1))
-    layer.kv_of_head = tuple(kept_kv.index(layer.kv_of_head[i]) for i in kept)
-    layer.slopes = [layer.slopes[i] for i in kept]
 
 
 def _replace_weights(layer, weights, output):
@@ -121,9 +104,3 @@ def _like(old, x):
     if isinstance(old, Parameter):
         return Parameter(x, requires_grad=old.requires_grad)
     return x.detach().requires_grad_(old.requires_grad)
-
-
-def _rows_of(x, parts, size):
-    """The rows of x that belong to `parts`, where each part is `size` rows."""
-    x = x.detach().reshape(-1, size, *x.shape[1:])
-    return x[list(parts)].reshape(len(parts) * size, *x.shape[2:])

@@ -182,8 +182,8 @@ def flow(
 
     The model sees the batch in eval mode; no .grad is touched. It may be any whose streams are known: nn.GPT,
     AttentionOnly, one with an nn.TransformerEncoder, nn.TransformerDecoder or nn.Transformer in it, or one of blocks
-    that declare their parts (stream.py). Norms may come before the parts or after, keys may be shared by heads, and
-    heads may be pruned. What a decoder outside of an nn.Transformer takes its keys and values from is not known: those
+    that declare their parts (stream.py). Norms may come before the parts or after, and keys may be shared by heads.
+    What a decoder outside of an nn.Transformer takes its keys and values from is not known: those
     have no edges. Raises TypeError for a model that is not known; ValueError for one not batch first, or whose parts
     do not all run, or run more than once; IdentityError if the edges do not add up, as where a part is not
     x + part(norm(x)), or where the loss reads the stream before its end."""
@@ -347,7 +347,7 @@ def _events(stream, run, b):
 def _reads(part, run, x, b):
     """Of the heads of an attention layer, by their inputs; none if what comes after it does not matter to this loss."""
     call = run.call(part)
-    for p in part.inputs if call and call.has_grads else ():
+    for p in part.inputs if call.has_grads else ():
         W = getattr(call, f"W_{p.upper()}")  # (n, C, d)
         G = call.projection_grad(p)[b] @ W.swapaxes(1, 2)  # (n, T, C)
         yield _Read([(Node(part.path, h), p) for h in call.heads], part.before, x, G)
@@ -356,9 +356,8 @@ def _reads(part, run, x, b):
 def _writes(part, run, b):
     """Of the heads of an attention layer, and of its bias."""
     call, bias, dy = run.call(part), part.first.out_proj.bias, run.dx[part.last, "out"][b]
-    if call:
-        z, dz = as_float64(call.z[b]), call.z_grad[b] if call.has_grads else 0.0
-        yield _Write([Node(part.path, h) for h in call.heads], z @ call.W_O, (z * dz).sum((1, 2)))
+    z, dz = as_float64(call.z[b]), call.z_grad[b] if call.has_grads else 0.0
+    yield _Write([Node(part.path, h) for h in call.heads], z @ call.W_O, (z * dz).sum((1, 2)))
     if bias is not None:
         y = np.broadcast_to(as_float64(bias), dy.shape)
         yield _Write([Node(f"{part.path}.bias")], y[None], [(y * dy).sum()])

@@ -1,8 +1,7 @@
-"""How much each head matters, measured by silencing it or estimated from gradients; and removing those that do not."""
+"""How much each head matters, measured by silencing it or estimated from gradients."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ import numpy as np
 
 from ..autograd import enable_grad
 from ..base.errors import unknown
-from ..nn import GPT
 from ..nn.heads import known_heads
 from ..tensor import Tensor, grad, ones, tensor
 from ..typing import Array
@@ -186,25 +184,6 @@ def _replaced(kept, mode, layer, z):
     return z * kept if mode == "zero" else z * kept + z.detach().mean((0, 2), keepdim=True) * (1 - kept)
 
 
-@dataclass
-class PruneReport:
-    """What prune did. removed: [(path, head)] in the order of their removal, by the numbers that the heads had before.
-
-    losses: n + 1 mean losses, without the first 0, 1, … n of them. costs: n numbers, the importance that each head had
-    when it was removed. importance: {path: (nh,)} before pruning."""
-
-    removed: list
-    losses: list
-    costs: list
-    importance: dict
-
-    def __str__(self) -> str:
-        lines = [f"{'':24} {'importance':>10} {'loss':>10}", f"{'all heads':24} {'':10} {self.losses[0]:10.4f}"]
-        for (path, head), cost, loss in zip(self.removed, self.costs, self.losses[1:]):
-            lines.append(f"{'without ' + path + ' ' + str(head):24} {cost:10.4f} {loss:10.4f}")
-        return "\n".join(lines)
-
-
 def ranked(importance: Mapping[str, Array]) -> list[tuple[str, int]]:
     """[(path, head)] of {path: (nh,)}, the least important first."""
     pairs = [(path, h) for path, scores in importance.items() for h in range(len(scores))]
@@ -232,37 +211,3 @@ def grouped(heads: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     for path, head in heads:
         found.setdefault(path, []).append(head)
     return found
-
-
-def prune(
-    model: "Module",
-    batches: Iterable[Sequence[Any]],
-    n: int,
-    method: str = "ablate",
-    loss: Callable[..., Tensor] = returned_loss,
-) -> PruneReport:
-    """Remove for good n heads: each time the one that then matters least, by head_importance. Returns a PruneReport.
-
-    Heads do each other's work, so what one costs depends on which have gone: all are measured again after each.
-    Parameters are new afterwards, so make the optimizer then. An nn.GPT notes in its config which heads are gone, so
-    that it can be saved and loaded. Raises ValueError if there are not n heads."""
-    batches = _as_list(batches)
-    importance = found = head_importance(model, batches, method, loss=loss)
-    if not 0 <= n <= len(ranked(importance)):
-        raise ValueError(f"cannot remove {n} heads: the model has {len(ranked(importance))}")
-    removed, costs = [], []
-    while len(removed) < n:
-        if removed:
-            with ablate_heads(model, grouped(removed)):
-                found = head_importance(model, batches, method, loss=loss)
-        path, head = next(pair for pair in ranked(found) if pair not in removed)
-        removed.append((path, head))
-        costs.append(float(found[path][head]))
-    report = PruneReport(removed, losses_without(model, batches, removed, loss), costs, importance)
-    gone, layers = grouped(removed), attention_layers(model)
-    if isinstance(model, GPT):
-        model.prune_heads({list(layers).index(path): heads for path, heads in gone.items()})
-    else:
-        for path, heads in gone.items():
-            layers[path].prune_heads(heads)
-    return report

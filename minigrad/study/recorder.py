@@ -67,8 +67,6 @@ class Recorder:
         if any(stat not in view.stats for view in views):
             raise UnknownName(unknown("statistic", stat, views[0].stats))
         paths = self.snapshots[0][1]
-        if any(layers[p].heads != paths[p].heads for _, layers in self.snapshots for p in paths):
-            raise ValueError("heads were pruned between snapshots: there is no series of them")
         return self._steps, {p: np.array([layers[p].stats[stat] for _, layers in self.snapshots]) for p in paths}
 
     def edges(self, source: Any, target: Any) -> tuple[list[int], dict[str, Array]]:

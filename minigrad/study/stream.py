@@ -201,8 +201,6 @@ class Run:
     which parameters are frozen, and no gradient of theirs is computed."""
 
     def __init__(self, model, found, batch, loss):
-        if all(layer.num_heads == 0 for layer in attention_layers(model).values()):
-            raise ValueError("all heads are pruned")
         check_batch(batch)
         self.x, self.dx, self.dtype = {}, {}, None
         self._taps = {}  # {(module, side): zeros that are added there}: their gradient is that of x
@@ -248,11 +246,11 @@ class Run:
         return (self._kept((module, "out"), y[0]), *y[1:]) if isinstance(y, tuple) else self._kept((module, "out"), y)
 
     def call(self, part):
-        """The LayerTrace of an attention layer, or None if all its heads are pruned."""
+        """The LayerTrace of an attention layer."""
         calls = self.trace.calls(part.path)
-        if len(calls) > 1:
+        if len(calls) != 1:
             raise ValueError(f"{part.path} ran {len(calls)} times: once is needed")
-        return calls[0] if calls else None
+        return calls[0]
 
     def put_in(self, stream):
         """{name: (B, T, C)} of what the stream begins with."""

@@ -160,8 +160,6 @@ class HeadTrace:
 
         tokens: (B, T) ints, for statistics that need them (None: those of the trace). Numbers are nan in a layer that
         lacks what a statistic needs: gradients, or keys at the same positions as the queries."""
-        if not any(self._heads.values()):
-            raise ValueError(f"all heads of {', '.join(self.layers)} are pruned")
         tokens = self.tokens if tokens is None else np.asarray(tokens)
         if stats is None:
             has = {POSITIONS}

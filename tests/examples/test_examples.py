@@ -65,19 +65,16 @@ def test_head_count(capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_prune_heads(capsys, tmp_path, monkeypatch):
-    prune = load("prune_heads")
-    monkeypatch.setattr(prune, "SIZES", dict(block_size=64, n_layer=2, n_head=4, n_embd=32))
-    prune.main(["--steps", "3", "--remove", "5", "--out", str(tmp_path / "prune.png")])
+def test_rank_heads(capsys, tmp_path, monkeypatch):
+    rank = load("rank_heads")
+    monkeypatch.setattr(rank, "SIZES", dict(block_size=64, n_layer=2, n_head=4, n_embd=32))
+    rank.main(["--steps", "3", "--out", str(tmp_path / "heads.png")])
     printed = capsys.readouterr().out
     table = re.findall(r"^ +(\d+)((?: +\d\.\d{4}){3})$", printed, re.MULTILINE)
     assert [int(k) for k, _ in table] == list(range(9))
     for k in (0, 8):  # with all heads, and with none, all rankings are one
         assert len(set(table[k][1].split())) == 1
-    assert float(re.search(r"silenced but for (\S+) of the largest", printed)[1]) <= 1e-6
-    before, after = (int(n.replace(",", "")) for n in re.findall(r"(?:before|after): ([\d,]+\d)", printed))
-    assert before - after == 5 * 4 * 8 * 32  # of each head W_Q, W_K, W_V and W_O, 8 × 32 each
-    assert is_png(tmp_path / "prune.png")
+    assert is_png(tmp_path / "heads.png")
 
 
 def test_scores_that_are_too_large_close_the_softmax():

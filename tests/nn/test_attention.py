@@ -133,7 +133,6 @@ SETTINGS = {
     "rotary": dict(made=dict(positions="rotary"), is_causal=True),
     "alibi": dict(made=dict(positions="alibi", num_kv_heads=2), is_causal=True),
     "gates": dict(gates=True),
-    "pruned unevenly": dict(made=dict(num_kv_heads=2), prune={1}),
 }
 WIDE, HEADS = 8, 4
 
@@ -148,7 +147,6 @@ def built(name, dtype, on="cpu"):
         d_k, d_v = setting["d_k"], setting["d_v"]
         W_Q, W_K = (data(HEADS, WIDE, d_k).unbind(0) for _ in range(2))
         m.load_from_heads(W_Q, W_K, data(HEADS, WIDE, d_v).unbind(0), data(HEADS * d_v, WIDE))
-    m.prune_heads(setting.get("prune", ()))
     query = data(B, T, WIDE)
     key, value = (query, query) if S is None else (data(B, S, m.kdim), data(B, S, m.vdim))
     m.head_gates = data(m.num_heads) if "gates" in setting else None

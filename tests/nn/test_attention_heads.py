@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn, study
+from minigrad import nn
 
 from .heads import FORMS, B, C, S, T, close, data, layer
 
@@ -38,72 +38,15 @@ def test_load_from_heads_is_the_definition(nkv):
     assert m.load_from_heads([np.eye(4)], [np.eye(4)], [np.eye(4)], np.eye(4)).num_heads == 1
 
 
-def test_pruned_heads_are_gone_and_the_others_stay(attention):
-    m, x = layer(8, 4, impl=attention.impl), data(B, T, 8)
-    m.head_gates = mg.tensor([1.0, 0.0, 0.5, 0.0], dtype=mg.float64)
-    expected = m(x, is_causal=True)[0].detach().numpy()
-    before = m.num_parameters()
-    assert m.prune_heads({1, 3}) is m and m.num_heads == 2
-    assert m.head_gates.tolist() == [1.0, 0.5]
-    close(m(x, is_causal=True)[0], expected)
-    removed = 2 * (4 * 8 * 2 + 3 * 2)  # of each head: four matrices and three biases
-    assert m.num_parameters() == before - removed
-    m.head_gates = mg.zeros(2, dtype=mg.float64)
-    nothing = m(x)[0].detach().numpy()
-    close(m.prune_heads({0, 1})(x)[0], nothing)
-    assert m.num_heads == 0
-
-
-def test_keys_that_no_head_reads_any_more_go_too():
-    m, x = layer(8, 4, num_kv_heads=2), data(B, T, 8)
-    m.head_gates = mg.tensor([0.0, 0.0, 0.0, 1.0], dtype=mg.float64)
-    expected = m(x)[0].detach().numpy()
-    m.prune_heads({0, 2})
-    assert m.kv_of_head == (0, 1)
-    m.prune_heads({0})
-    assert m.kv_of_head == (0,) and m.num_kv_heads == 1 and m.in_proj_weight.shape == (6, 8)
-    close(m(x)[0], expected)
-
-
-GROUPED = dict(num_kv_heads=2), dict(num_kv_heads=3), dict(num_kv_heads=1), dict(), dict(num_kv_heads=2, kdim=5, vdim=7)
-
-
-@pytest.mark.parametrize("positions", [None, "alibi", "rotary"])
-@pytest.mark.parametrize("made", GROUPED, ids=str)
-@pytest.mark.parametrize(
-    "first, then", [({0, 1}, {0}), ({1, 2}, {3}), ({0, 2, 5}, {1}), ({5}, {0, 2}), ({2, 4, 5}, {0})], ids=str
-)
-def test_the_heads_that_stay_keep_their_keys_and_slopes_however_unevenly_others_go(first, then, made, positions):
-    """Pruned twice, from 6 heads: as with gates of 0 for those that went, in each form, and for head_weights."""
-    m = layer(12, 6, positions=positions, **made)
-    x, k, v = data(B, T, 12), data(B, S, m.kdim), data(B, S, m.vdim)
-    weights = [study.layers.head_weights(m, h) for h in range(6)]
-    kept = [h for h in range(6) if h not in first]
-    for heads in first, then:
-        gone = {kept[h] for h in heads} if heads is then else first
-        gates = np.array([h not in first | gone for h in range(6)], float)
-        m.head_gates = mg.tensor(gates[kept] if heads is then else gates)
-        expected = m(x, k, v, is_causal=True)[0].detach().numpy()
-        m.prune_heads(heads).head_gates = None
-        for m.impl in FORMS:
-            close(m(x, k, v, is_causal=True)[0], expected)
-        m.impl = "fused"
-    kept = [h for i, h in enumerate(kept) if i not in then]
-    for h, old in enumerate(kept):
-        for ours, before in zip(study.layers.head_weights(m, h), weights[old], strict=True):
-            np.testing.assert_array_equal(ours, before)
-    assert m.num_kv_heads == len({old * made.get("num_kv_heads", 6) // 6 for old in kept})
-
-
 @pytest.mark.parametrize("made", [dict(bias=True), dict(num_kv_heads=2, scale=0.3), dict(kdim=5, vdim=7)], ids=str)
 def test_a_head_is_views_of_the_layers_parameters(made):
-    m = layer(12, 6, **made).prune_heads({1})
-    m.head_gates = mg.tensor(np.arange(1.0, 6.0))
+    m = layer(12, 6, **made)
+    m.head_gates = mg.tensor(np.arange(1.0, 7.0))
     if m.in_proj_bias is not None:
         m.in_proj_bias.detach().copy_(data(*m.in_proj_bias.shape))
     x, k, v = data(B, T, 12), data(B, S, m.kdim), data(B, S, m.vdim)
     y = 0.0 if m.out_proj.bias is None else m.out_proj.bias.detach()
-    for i in range(5):
+    for i in range(6):
         head, inputs = m.head(i), {"W_Q": x, "W_K": k, "W_V": v}
         for name, given in inputs.items():
             bias = [p.detach()[index] for p, index in head.parts[name][1:]]
@@ -113,8 +56,8 @@ def test_a_head_is_views_of_the_layers_parameters(made):
     close(m(x, k, v)[0], y)
     m.head(2).W_O.copy_(m.head(2).W_O * 0)  # the layer's own memory
     assert not m.out_proj.weight.detach().numpy()[:, 4:6].any() and m.out_proj.weight.detach().numpy()[:, 6:].all()
-    with pytest.raises(ValueError, match="there is no head 5: this layer has 5, from 0 on"):
-        m.head(5)
+    with pytest.raises(ValueError, match="there is no head 6: this layer has 6, from 0 on"):
+        m.head(6)
 
 
 def test_head_matrices_that_do_not_fit_are_refused():
@@ -127,8 +70,6 @@ def test_head_matrices_that_do_not_fit_are_refused():
         m.load_from_heads([eye] * 3, [eye] * 2, [eye] * 2, eye)
     with pytest.raises(ValueError, match=r"W_K must be \(4, 4\), got \(3, 4\)"):
         m.load_from_heads([eye], [eye[:3]], [eye], eye)
-    with pytest.raises(ValueError, match=r"there is no head 2, 5: this layer has 2"):
-        m.prune_heads({0, 5, 2})
 
 
 def test_sizes_of_parameters():
@@ -214,29 +155,6 @@ def test_several_keys_for_one_query_with_a_cache_stay_causal():
         cache = m.new_cache(1, 5)
         m(x[:, :3], is_causal=True, cache=cache)
         close(m(x[:, 3:4], x[:, 3:], is_causal=True, cache=cache)[0], whole[:, 3:4].numpy())
-
-
-def test_what_was_frozen_or_a_parameter_stays_so():
-    m = layer(8, 4).requires_grad_(False)
-    m.head_gates = mg.ones(4, dtype=mg.float64, requires_grad=True)
-    m.prune_heads([1])
-    assert not any(p.requires_grad for p in m.parameters()) and m.head_gates.requires_grad
-    m.head_gates = nn.Parameter(m.head_gates.detach())
-    m.prune_heads([0])
-    assert isinstance(m.head_gates, nn.Parameter) and m.head_gates.shape == (2,)
-
-
-def test_a_layer_without_heads_is_its_bias():
-    m, x = layer(impl="batched").prune_heads({0, 1}), data(B, T, C)
-    y, pattern = m(x, need_weights=True)
-    close(y, np.broadcast_to(m.out_proj.bias.detach().numpy(), (B, T, C)))
-    assert pattern.shape == (B, T, T) and (pattern == 0).all()
-    cache = m.new_cache(B, 4)
-    with mg.no_grad():
-        m(x, cache=cache)
-        assert cache.length == T
-        with pytest.raises(ValueError, match="holds 3 and cannot take 3 more"):
-            m(x, cache=cache)
 
 
 def test_heads_of_a_group_stand_side_by_side():

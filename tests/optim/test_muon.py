@@ -170,7 +170,7 @@ def test_a_saved_state_goes_on_to_the_same_bits():
 
 @pytest.mark.parametrize(
     "options, matrices",
-    [(dict(), 3), (dict(n_kv_head=2), 8), (dict(pruned={0: [1], 1: [1]}), 3), (dict(tied=False), 3)],
+    [(dict(), 3), (dict(n_kv_head=2), 8), (dict(tied=False), 3)],
 )
 def test_the_groups_of_a_gpt(options, matrices):
     model = nn.GPT(nn.GPTConfig(11, 8, n_layer=2, n_head=4, n_embd=16, bias=True, **options))

@@ -122,24 +122,13 @@ def test_designed_scores_are_those_of_the_docstring():
 # --------------------------------------------------------------------------------------------------------------- scores
 
 
-# -------------------------------------------------------------------------------------- importance, pruning, recording
+# -------------------------------------------------------------------------------------- importance, recording
 
 
-def test_ranks_groups_and_the_printed_report():
+def test_ranks_and_groups():
     importance = {"a": np.array([0.5, -1.0]), "b": np.array([0.25])}
     assert study.ranked(importance) == [("a", 1), ("b", 0), ("a", 0)]
     assert study.grouped([("a", 1), ("b", 0), ("a", 0)]) == {"a": [1, 0], "b": [0]} and study.grouped([]) == {}
-    text = str(study.PruneReport([("a", 1), ("b", 0)], [2.0, 1.0, 1.25], [-1.0, 0.25], importance))
-    assert text.splitlines() == [
-        " " * 24 + " importance       loss",
-        "all heads                               2.0000",
-        "without a 1                 -1.0000     1.0000",
-        "without b 0                  0.2500     1.2500",
-    ]
-    model, batches = gpt(), [tokens()]
-    with pytest.raises(ValueError, match="cannot remove -1 heads: the model has 8"):
-        study.prune(model, batches, -1)
-    assert study.prune(model, batches, 8).removed and {b.attn.num_heads for b in model.blocks} == {0}
 
 
 def test_importance_is_a_mean_over_batches_of_any_sizes():

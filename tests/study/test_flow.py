@@ -165,8 +165,6 @@ OTHERS = {
     "encoder": Encoder,
     "encoder, norms first": lambda: Encoder(norm_first=True),
     "attention only": attention_only,
-    "pruned": lambda: gpt().prune_heads({0: [1, 3], 1: [0]}),
-    "a layer without heads": lambda: gpt().prune_heads({0: range(4)}),
     "untied": lambda: gpt(tied=False),
 }
 
@@ -322,8 +320,6 @@ def test_names_and_errors():
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1].item())
     with pytest.raises(KeyError, match=r"there is no node 'blocks.7.attn head 0'; did you mean blocks.\d.attn head 0"):
         flow.out_of("blocks.7.attn", 0)
-    with pytest.raises(ValueError, match="all heads are pruned"):
-        study.flow(gpt().prune_heads({0: range(4), 1: range(4)}), tokens())
     with pytest.raises(ValueError, match=r"ran (twice|2 times)"):
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1] + model(x, y)[1])
     with pytest.raises(ValueError, match="the loss does not depend on a residual stream"):

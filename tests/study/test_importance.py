@@ -1,7 +1,5 @@
 """Importance of heads, taking them away, removing them for good, and watching them over a training."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -172,55 +170,13 @@ def test_ablating_heads():
     assert not any(block.attn._head_hooks for block in model.blocks)
 
 
-# -------------------------------------------------------------------------------------------------------------- pruning
-
-
-@pytest.mark.parametrize("changes", [{}, dict(n_kv_head=2, bias=True), dict(positions="alibi")])
-def test_a_pruned_model_is_the_silenced_one_but_smaller(changes, tmp_path):
-    model, batches = gpt(**changes), [batch(2), batch(3)]
-    x, _ = batch(5)
-    importance, gone = study.head_importance(model, batches), []
-    for _ in range(3):  # each time the head that then costs least
-        with study.ablate_heads(model, study.grouped(gone)):
-            left = study.ranked(study.head_importance(model, batches))
-        gone.append(next(head for head in left if head not in gone))
-    with study.ablate_heads(model, study.grouped(gone)):
-        silenced, _ = model(x)
-    number = model.num_parameters()
-    report = study.prune(model, batches, 3)
-    assert report.removed == gone and len(report.losses) == 4
-    np.testing.assert_allclose(np.diff(report.losses), report.costs, rtol=0, atol=1e-12)
-    for path in PATHS:
-        np.testing.assert_array_equal(report.importance[path], importance[path])
-    np.testing.assert_allclose(model(x)[0].detach().numpy(), silenced.detach().numpy(), rtol=1e-10, atol=1e-12)
-    assert study.mean_loss(model, batches) == pytest.approx(report.losses[-1], rel=1e-12)
-    assert report.losses[1] - report.losses[0] == pytest.approx(importance[gone[0][0]][gone[0][1]], abs=1e-12)
-    assert sum(len(heads) for heads in model.config.pruned.values()) == 3
-    assert model.num_parameters() < number
-    assert f"without {gone[2][0]} {gone[2][1]}" in str(report)
-
-    path = tmp_path / "pruned.safetensors"
-    mg.save({"model": model, "config": dataclasses.asdict(model.config)}, path)
-    saved = mg.load(path)
-    again = nn.GPT(nn.GPTConfig(**saved["config"])).double()
-    again.load_state_dict(saved["model"])
-    np.testing.assert_array_equal(again(x)[0].detach().numpy(), model(x)[0].detach().numpy())
-    assert again.generate(x[:1], 8, temperature=0).tolist() == model.generate(x[:1], 8, temperature=0).tolist()
-
-
-def test_pruning_what_is_no_gpt_and_too_many():
-    mg.manual_seed(0)
-    layer = nn.TransformerEncoderLayer(8, 4, 16, dropout=0.0, batch_first=True)
-    x = mg.randn(2, 3, 8)
-
-    def square(layer, x):
-        return (layer(x) ** 2).mean() * 0 + (layer.self_attn(x)[0] ** 2).mean()
-
-    with pytest.raises(ValueError, match="cannot remove 5 heads: the model has 4"):
-        study.prune(layer, [(x,)], 5, loss=square)
-    report = study.prune(layer, [(x,)], 4, "abs_gate_grad", loss=square)
-    assert layer.self_attn.num_heads == 0 and [path for path, _ in report.removed] == ["self_attn"] * 4
-    assert study.prune(layer, [(x,)], 0, loss=square).removed == []
+def test_losses_without_the_first_of_an_order_of_heads():
+    model, batches, order = gpt(), [batch(2), batch(3)], [(PATHS[0], 1), (PATHS[1], 0), (PATHS[0], 3)]
+    losses = study.losses_without(model, batches, order)
+    assert losses[0] == study.mean_loss(model, batches) and len(losses) == 4
+    with study.ablate_heads(model, {PATHS[0]: [3, 1], PATHS[1]: [0]}):
+        assert losses[3] == study.mean_loss(model, batches)
+    assert losses[1] == pytest.approx(loss_without(model, batches, *order[0]), rel=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------------------- recorder

@@ -4,7 +4,7 @@ import contextlib
 import math
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any, Self
 
@@ -31,7 +31,7 @@ class GPTConfig:
 
     positions: "learned", "sinusoidal", "rotary", "alibi" or "none", see nn.positions. tied: the token embedding is also
     the head. init_std: std of the initial weights; None means 0.02 · √(768 / n_embd), so that activations keep GPT-2's
-    size at any width. pruned: {layer: [heads removed]}.
+    size at any width.
 
     Raises ValueError for values that no GPT can have, of any type, since a config may come from a file."""
 
@@ -47,7 +47,6 @@ class GPTConfig:
     tied: bool = True
     impl: str = "fused"
     init_std: float | None = None
-    pruned: dict[int, list[int]] = field(default_factory=dict)
 
     def __post_init__(self):
         for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):
@@ -71,23 +70,6 @@ class GPTConfig:
             raise ValueError(f"n_head {self.n_head} is not divisible by n_kv_head {self.n_kv_head}")
         if self.positions == "rotary" and self.n_embd // self.n_head % 2:
             raise ValueError(f"rotary positions need an even head size, got {self.n_embd // self.n_head}")
-        self.pruned = self._known_heads(self.pruned)
-
-    def _known_heads(self, pruned):
-        """pruned as {layer: [heads]}, without layers that lose no head. Raises ValueError if it is anything else."""
-        try:
-            known = {int(layer): sorted(set(map(_number, heads))) for layer, heads in pruned.items()}  # JSON: str keys
-            right = len(known) == len(pruned) and not any(isinstance(layer, float) for layer in pruned)
-        except (AttributeError, TypeError, ValueError):
-            right = False
-        if not right:
-            raise ValueError(f"pruned must be {{layer: [heads]}}, got {shown(pruned)}")
-        for layer, heads in known.items():
-            if layer not in range(self.n_layer) or (heads and not 0 <= heads[0] <= heads[-1] < self.n_head):
-                raise ValueError(
-                    f"pruned: {self.n_layer} layers of {self.n_head} heads have no {{{layer}: {shown(heads)}}}"
-                )
-        return {layer: heads for layer, heads in known.items() if heads}
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
@@ -117,15 +99,8 @@ class GPTConfig:
             raise ValueError(f"the MLPs alone have {parameters:,} parameters, but the tensors hold {held:,} numbers")
 
 
-def _number(value):
-    """An int from an int, possibly one of NumPy's. Raises TypeError for anything else, such as True or "1"."""
-    if isinstance(value, bool):
-        raise TypeError
-    return operator.index(value)
-
-
 def _size(name, value):
     with contextlib.suppress(TypeError):
-        if (size := _number(value)) >= 1:
+        if not isinstance(value, bool) and (size := operator.index(value)) >= 1:
             return size
     raise ValueError(f"{name} must be an int, at least 1, got {shown(value)}")

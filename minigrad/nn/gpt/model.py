@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ...autograd.arguments import checked
@@ -17,7 +17,6 @@ from ..activations import GELU
 from ..attention import MultiheadAttention
 from ..cache import KVCache
 from ..containers import ModuleList
-from ..heads import known_heads
 from ..layers import Dropout, Embedding, LayerNorm, Linear
 from ..module import Module
 from ..positions import sinusoidal
@@ -84,8 +83,7 @@ class GPT(Module):
                 init.normal_(p, std=std / math.sqrt(2 * config.n_layer) if into_residual else std)
             elif name.endswith("bias"):
                 init.zeros_(p)
-        self.config = dataclasses.replace(config, pruned={})
-        self.prune_heads(config.pruned)
+        self.config = dataclasses.replace(config)
 
     if TYPE_CHECKING:  # there is a loss where there are targets
 
@@ -194,21 +192,6 @@ class GPT(Module):
         for group in rest:
             group["params"] = [p for p in group["params"] if p not in inside]
         return [{"params": ps, "matrices": n, "weight_decay": weight_decay} for n, ps in groups.items()], rest
-
-    def prune_heads(self, heads: Mapping[int, Iterable[int]]) -> Self:
-        """Remove heads, {layer: numbers of heads}, for good. config.pruned collects them, by the numbers that they had
-        at first, so that GPT(config) has the right sizes for load_state_dict. Returns self. Raises ValueError for an
-        unknown layer or head."""
-        heads, gone = {layer: set(numbers) for layer, numbers in heads.items()}, dict(self.config.pruned)
-        for layer, numbers in heads.items():
-            if layer not in range(self.config.n_layer):
-                raise ValueError(f"there is no layer {layer}: this model has {self.config.n_layer}, from 0 on")
-            left = [h for h in range(self.config.n_head) if h not in gone.get(layer, ())]
-            gone[layer] = [*gone.get(layer, ()), *(left[h] for h in known_heads(numbers, len(left)))]
-        for layer, numbers in heads.items():
-            self.blocks[layer].attn.prune_heads(numbers)
-        self.config = dataclasses.replace(self.config, pruned=gone)
-        return self
 
     @classmethod
     def with_weights(cls, config: GPTConfig, state: Mapping[str, Tensor | Array]) -> Self:

@@ -44,18 +44,6 @@ def test_sizes_are_ints_of_at_least_one(name):
         ({"n_head": 3}, "n_embd 8 is not divisible by n_head 3"),
         ({"n_head": 4, "n_kv_head": 3}, "n_head 4 is not divisible by n_kv_head 3"),
         ({"n_head": 8, "positions": "rotary"}, "even head size, got 1"),
-        ({"pruned": [0]}, r"pruned must be \{layer: \[heads\]\}, got \[0\]"),
-        ({"pruned": {"x": [0]}}, "pruned must be"),
-        ({"pruned": {0: 1}}, "pruned must be"),
-        ({"pruned": {0: [0.5]}}, "pruned must be"),
-        ({"pruned": {0: [True]}}, "pruned must be"),
-        ({"pruned": {0.5: [1]}}, "pruned must be"),
-        ({"pruned": {"1": [0], "01": [1]}}, "pruned must be"),
-        ({"pruned": {0: [[1]]}}, "pruned must be"),
-        ({"pruned": {2: [0]}}, r"have no \{2: \[0\]\}"),
-        ({"pruned": {-1: [0]}}, r"have no \{-1: \[0\]\}"),
-        ({"pruned": {0: [-1]}}, r"have no \{0: \[-1\]\}"),
-        ({"pruned": {0: [0, 2]}}, r"have no \{0: \[0, 2\]\}"),
     ],
 )
 def test_what_cannot_be_is_refused(changes, words):
@@ -69,7 +57,7 @@ def weights(**changes):
     return {name: x.numpy() for name, x in model.state_dict().items()}, config
 
 
-KINDS = [{}, {"bias": True, "tied": False}, {"positions": "rotary", "n_kv_head": 1}, {"pruned": {0: [0, 1], 1: [1]}}]
+KINDS = [{}, {"bias": True, "tied": False}, {"positions": "rotary", "n_kv_head": 1}]
 
 
 @pytest.mark.parametrize("changes", KINDS, ids=str)

@@ -203,17 +203,13 @@ def test_logits_that_are_no_longer_finite_are_found_in_a_replayed_step(bad):
             m.generate(mg.tensor([[1]]), 4, **choice)
 
 
-@pytest.mark.parametrize("change", ["batched", "hooked head", "uneven", "no heads", "half"])
+@pytest.mark.parametrize("change", ["batched", "hooked head", "half"])
 def test_what_cannot_be_recorded_is_written_all_the_same(change):
     m = nn.GPT(nn.GPTConfig(7, BLOCK, n_layer=2, n_head=4, n_embd=8, n_kv_head=2)).double()
     if change == "batched":
         m.blocks[1].attn.impl = "batched"
     elif change == "hooked head":
         m.blocks[1].attn.register_head_hook("z", lambda layer, z: z * 2)
-    elif change == "uneven":
-        m.prune_heads({1: [0]})
-    elif change == "no heads":
-        m.prune_heads({1: [0, 1, 2, 3]})
     else:
         m = m.half()
     seen = recorded(m)

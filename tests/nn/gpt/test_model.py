@@ -1,6 +1,5 @@
 """GPT: shapes, causality, sizes, positions, weights from elsewhere; writing with and without a cache."""
 
-import json
 import math
 
 import numpy as np
@@ -248,25 +247,6 @@ def test_initial_weights_are_gpt_2s():
         assert m.state_dict()[f"{name}.weight"].numpy().std() == pytest.approx(std, rel=0.06)
 
 
-def test_pruned_heads_are_remembered_by_the_config():
-    m = gpt(bias=True).double()
-    idx = tokens(2, BLOCK)
-    m.blocks[0].attn.head_gates = mg.tensor([0.0, 1.0], dtype=mg.float64)
-    m.blocks[1].attn.head_gates = mg.tensor([1.0, 0.0], dtype=mg.float64)
-    expected = m(idx)[0].detach().numpy()
-    assert m.prune_heads({0: [0], 1: {1}}) is m and m.config.pruned == {0: [0], 1: [1]}
-    np.testing.assert_allclose(m(idx)[0].detach().numpy(), expected, rtol=1e-12)
-    again = nn.GPT(nn.GPTConfig(**json.loads(json.dumps(vars(m.config))))).double()
-    again.load_state_dict(m.state_dict())
-    assert again.config == m.config
-    np.testing.assert_array_equal(again(idx)[0].detach().numpy(), m(idx)[0].detach().numpy())  # its gates are 1
-    m.generate(idx, 3)
-    m.prune_heads({0: [0]})  # the last of its layer
-    assert m.blocks[0].attn.num_heads == 0
-    kept, anew = (m.generate(idx[:, :2], 3, temperature=0, use_cache=use_cache).tolist() for use_cache in (True, False))
-    assert kept == anew
-
-
 def as_hugging_face_names_them(m):
     """The weights of a GPT with biases, {name: array}, with their Conv1D's (in, out)."""
     names = {"blocks.": "h.", "norm1": "ln_1", "norm2": "ln_2", "norm.": "ln_f.", "in_proj_": "c_attn.",
@@ -300,25 +280,10 @@ def test_gpt_2_weights(tied):
 # --------------------------------------------------------------------------------------------------- what is refused
 
 
-def test_pruning_is_all_or_nothing():
-    m = gpt()
-    for heads, message in (
-        ({0: [1], 1: [99]}, "no head 99:"),
-        ({0: [0], 7: [0]}, "no layer 7"),
-        ({-1: [0]}, "no layer -1"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            m.prune_heads(heads)
-        assert m.config.pruned == {} and all(block.attn.num_heads == 2 for block in m.blocks)
-    m.prune_heads({0: (h for h in [1])})
-    assert m.config.pruned == {0: [1]}
-
-
 def test_sizes_that_cannot_be_are_refused():
     for changes, message in (
         (dict(block_size=0), "block_size must be an int, at least 1, got 0"),
         (dict(n_layer=0), "n_layer must be an int, at least 1"),
-        (dict(pruned={0: [9]}), "have no {0: .9.}"),
         (dict(positions="rope"), "positions must be learned"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -1,16 +1,13 @@
-"""Which heads does a character model need? Rank them in three ways, remove the least important, and plot the loss.
+"""Which heads does a character model need? Rank them in three ways, silence the least important, and plot the loss.
 
-    python examples/prune_heads.py [--remove 4] [--out prune.png]
+    python examples/rank_heads.py [--out heads.png]
 
 It trains a small model (about half a minute) and ranks its heads by ablation, by gate gradients, and by the integral of
 these as all gates close (study.head_importance), on one half of some held-out batches. On the other half it measures
-the loss without the first 0, 1, 2, … heads of each ranking. Then it removes --remove heads for good, each time the one
-whose ablation then costs least, and checks that the smaller model computes the same as the whole one with those heads
-silenced.
+the loss without the first 0, 1, 2, … heads of each ranking.
 """
 
 import argparse
-import copy
 
 import char_lm
 
@@ -25,7 +22,6 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", nargs="+", default=(), metavar="FILE", help="train and measure on these files")
     parser.add_argument("--steps", type=int, default=600, help="of training (default: 600)")
-    parser.add_argument("--remove", type=int, default=4, help="heads to remove for good (default: 4)")
     parser.add_argument("--out", metavar="FILE", help="draw the losses as a PNG")
     args = parser.parse_args(argv)
 
@@ -46,20 +42,9 @@ def main(argv=None):
     for k, row in enumerate(zip(*losses.values())):
         print(f"{k:3}" + "".join(f"{loss:15.4f}" for loss in row))
 
-    whole = copy.deepcopy(model)
-    report = study.prune(model, to_rank, args.remove)
-    print(f"\n{report}")
-    x, _ = to_measure[0]
-    with mg.no_grad():
-        with study.ablate_heads(whole, study.grouped(report.removed)):
-            silenced, _ = whole(x)  # (B, T, V)
-        pruned, _ = model(x)
-    difference = (pruned - silenced).abs().max() / silenced.abs().max()
-    print(f"its logits are those with the heads silenced but for {difference.item():.0e} of the largest")
-    print(f"parameters before: {whole.num_parameters():,}, after: {model.num_parameters():,}")
     if args.out:
         series = {method: (list(range(len(each))), each) for method, each in losses.items()}
-        curves(series, args.out, "heads removed", "loss (nats per character)")
+        curves(series, args.out, "heads silenced", "loss (nats per character)")
         print(f"wrote {args.out}")
 
 
