@@ -2,27 +2,22 @@
 
 import functools
 import importlib
-import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-PAGE = Path(__file__).parents[1] / "coming_from_pytorch.md"
-
 
 @functools.cache
 def instead() -> dict[str, str]:
-    """{name of PyTorch: what to write instead}: the table of PAGE under "Missing"."""
-    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""  # installed without its documents
-    table = page.partition("## Missing")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`.*?) \| (.*) \|$", table, re.MULTILINE)
-    return {name: here.replace("`", "") for names, here in rows for name in re.findall(r"`(\w+)`", names)}
+    """{name of PyTorch: what to write instead}, from lines of missing.txt: names, a colon, and that."""
+    lines = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    return {name: here for names, _, here in (line.partition(": ") for line in lines) for name in names.split()}
 
 
 def no_attribute(of: str, name: str, obj: object) -> AttributeError:
-    """The error that obj, called `of`, has no attribute of that name, with what to write instead, if PAGE says so."""
+    """The error that obj, called `of`, has no attribute of that name, with what to write instead, if that is known."""
     if name in instead():
         return AttributeError(f"{of} has no attribute {name!r}; instead: {instead()[name]}")
     return AttributeError(f"{of} has no attribute {name!r}", name=name, obj=obj)  # Python may suggest a name like it

@@ -96,7 +96,7 @@ def test_closures_and_groups():
 
 
 def test_what_is_missing_says_what_to_write_instead():
-    """As the table of coming_from_pytorch.md does, of which each name is missing, and each that it gives is there."""
+    """Each name of base/missing.txt is missing, and each that it gives is there."""
     places = mg, nn, F, nn.init, nn.utils, optim, lr_scheduler, mg.utils.data, mg.ones(1)
     assert len(instead()) > 150
     for name, here in instead().items():

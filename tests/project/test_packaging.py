@@ -53,7 +53,7 @@ def test_wheel_contents(wheel):
     files |= {
         path.relative_to(ROOT).as_posix().removeprefix("minigrad/gradcheck/plugin/")
         for path in (ROOT / "minigrad").rglob("*")
-        if path.suffix in {".py", ".pyi", ".h", ".cpp", ".html", ".css", ".js"}
+        if path.suffix in {".py", ".pyi", ".h", ".cpp", ".html", ".css", ".js", ".txt"}
     }
     assert files <= names
 
