@@ -25,14 +25,13 @@ from ..report import NotApplicable
 from ..subject import flat, host, joined, mapped, wrapped
 
 LARGE = 2**14  # more elements than this keep their numbers
-MOST_LEAVES = 4  # that are also changed one at a time
 MOST_SIZES, MOST_APART = 6, 24  # sizes, and choices of some of the dims of one size, that are tried
 GROWN = (2, 3, 8, 17, 65, 1025)  # even, odd, and one more than the blocks that kernels work in
-MOST_ELEMENTS = 2**15  # of all inputs, after they have grown
+MOST_ELEMENTS = 2**15  # elements of all inputs together after they have grown
 MOST_ELEMENTS_KNOWN = 2**19  # where the new size is in the code: there it matters
 MOST_TRIES, MOST_PAIRS = 40, 24  # other values of one option, and of two
 MOST_FUNCTIONS = 64  # whose code is read
-LOADS, COMPARES = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"), ("COMPARE_OP", "CONTAINS_OP")  # of Python's code
+LOADS, COMPARES = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"), ("COMPARE_OP", "CONTAINS_OP")
 PLURAL = ("dims", "axes")
 DIMS = ("dim", "axis", *PLURAL)
 
@@ -77,7 +76,6 @@ VALUES = {  # each takes a copy of an array with at least one element
     "near 1": lambda x: np.sign(x) * (1 - 1e-3 * np.abs(np.tanh(x))),
     "offset by 1e4": lambda x: x + 1e4,
 }
-ALONE = ("x 30", "negated", "rounded", "zeros", "ones", "all equal")  # of one input at a time, too
 NEAR = {"at": 0.0, "near": 0.01, "around": 0.5}  # a number in the code
 
 
@@ -88,18 +86,13 @@ def values(p):
     leaves, arrays = p.subject.leaves, p.subject.arrays
     if not 0 < p.subject.size <= LARGE:
         raise NotApplicable("no elements" if not p.subject.size else "too many elements")
-    tries: list = [(name, change, range(len(arrays))) for name, change in VALUES.items()]
+    tries = list(VALUES.items())
     for c in numbers(p)[:12]:
-        for word, by in NEAR.items():
-            tries.append((f"{word} {c:g}", lambda x, c=c, by=by: c + by * abs(c) * np.tanh(x), range(len(arrays))))
-    if 1 < len(arrays) <= MOST_LEAVES:
-        tries += [(f"{name} in {leaf.name}", VALUES[name], [i]) for name in ALONE for i, leaf in enumerate(leaves)]
+        tries += [(f"{word} {c:g}", lambda x, c=c, by=by: c + by * abs(c) * np.tanh(x)) for word, by in NEAR.items()]
     seen = {joined(arrays).tobytes()}
-    for name, change, chosen in tries:
+    for name, change in tries:
         there = [np.array(a) for a in arrays]
-        for i in chosen:
-            if there[i].size and np.isfinite(there[i]).all():
-                there[i] = np.asarray(change(there[i]), np.float64)
+        there = [np.asarray(change(a), np.float64) if a.size and np.isfinite(a).all() else a for a in there]
         if joined(there).tobytes() not in seen:
             seen.add(joined(there).tobytes())
             new = {id(leaf.tensor): like(leaf.tensor, a) for leaf, a in zip(leaves, there)}
