@@ -16,7 +16,7 @@ from .autograd import (
 )  # fmt: skip
 from .backend import DeviceError, device
 from .dtypes import bool_, dtype, finfo, float16, float32, float64, int8, int16, int32, int64, uint8
-from .dtypes import bool_ as bool, float32 as float, float64 as double, int32 as int, int64 as long  # as in PyTorch
+from .dtypes import bool_ as bool, float32 as float, float64 as double, int32 as int, int64 as long  # PyTorch's names
 from .ops.public import *
 from .base import missing as _missing
 from .base.recording import CaptureError

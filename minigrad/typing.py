@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Array", "DType", "DTypeLike", "Dims", "FilePath", "Index", "Number", "Operand", "Size"]
 
-F = TypeVar("F", bound=Callable[..., Any])  # of a decorator that keeps a function's type
+F = TypeVar("F", bound=Callable[..., Any])  # a function whose type a decorator keeps
 T = TypeVar("T", bound="Value")  # a Tensor; ops do not import Tensor
 Array: TypeAlias = np.ndarray[Any, Any]  # NumPy's, of any shape and dtype
 DType: TypeAlias = np.dtype[Any]  # minigrad.float32, …
 DTypeLike: TypeAlias = DType | type[Any] | str  # minigrad.float32, np.float32, float, "float32"
-Dims: TypeAlias = int | Sequence[int] | None  # of a reduction; None means all
+Dims: TypeAlias = int | Sequence[int] | None  # dims of a reduction; None means all
 Size: TypeAlias = int | Sequence[int]  # zeros(2, 3) or zeros((2, 3))
 Number: TypeAlias = float | np.number[Any] | np.bool_  # a bool or an int is a float too, to type checkers
 Operand: TypeAlias = "Value | Number | Array"  # beside a Tensor: x + 1, x + array

@@ -50,7 +50,7 @@ def checked(function: F) -> F:
 
 def _converted(what: str, kind: type, x: Any) -> Any:
     """x, a number of another type than `kind`, as one of it."""
-    number = x.item() if getattr(x, "ndim", 1) == 0 else x  # of NumPy, or of a Tensor without dims
+    number = x.item() if getattr(x, "ndim", 1) == 0 else x  # NumPy's scalars and Tensors without dims become numbers
     if kind is float and isinstance(number, (int, float)):
         return number
     if isinstance(number, bool) == (kind is bool) and isinstance(number, kind):

@@ -110,7 +110,7 @@ class Value:
     """What the engine sees of a Tensor: an array, the storage it lies in, and its node if it requires a gradient."""
 
     __slots__ = ("array", "storage", "node", "__weakref__")
-    array: Any  # of the storage's backend
+    array: Any  # the storage's backend made it
     storage: Storage
     node: Node | None
 

@@ -153,7 +153,7 @@ class Op:
     def _kept(self, attribute: str, method: str) -> Any:
         entries = getattr(self, attribute)
         if entries is None:
-            if self.spent:  # by a walk of another thread, after this one checked
+            if self.spent:  # another thread's walk did this after the check
                 raise self.already_spent()
             raise GraphError(f"{self.describe()} saved nothing with {method}() in its forward")
         return entries

@@ -36,7 +36,7 @@ def get(name):
         return cpu()
     if name == "cuda":
         return _cuda()
-    return get(device(name))  # of 'cuda:0', or a ValueError
+    return get(device(name))  # this takes 'cuda:0', and raises ValueError
 
 
 @once

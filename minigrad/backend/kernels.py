@@ -138,7 +138,7 @@ class Struct:
         if len(lines) != body.count(";"):
             raise ValueError(f"struct {name} of kernels/{file} has fields other than pointers, long long and double")
         self.name = name
-        self.counts = {}  # of each field, 1 if it is no array
+        self.counts = {}  # {field: its length, 1 if it is no array}
         self.fields = {}  # {name: Parameter}
         formats = ["="]
         for kind, fields in lines:
@@ -152,7 +152,7 @@ class Struct:
         packer = struct.Struct("".join(formats))
         self._pack, self._unpack, self.size = packer.pack, packer.unpack, packer.size
         self._places = dict(zip(self.counts, itertools.accumulate(self.counts.values(), initial=0)))
-        self.pointers = [self._places[f.name] for f in self.fields.values() if f.kind == "*"]  # which words of 8 bytes
+        self.pointers = [self._places[f.name] for f in self.fields.values() if f.kind == "*"]  # counted in words
 
     def __call__(self, **values):
         """The struct as bytes. An array is given as a sequence of all its numbers."""

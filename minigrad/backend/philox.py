@@ -21,7 +21,7 @@ class Draw(NamedTuple):
     """The position in a stream at which a primitive's random words begin."""
 
     key: int  # names the stream
-    offset: int  # of the first block of four words
+    offset: int  # number of the first block of four words
     again: Any = None  # a function that reserves as many words again
 
 
@@ -31,7 +31,7 @@ def blocks(key, counter):
     k0, k1 = key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF
     for _ in range(_ROUNDS):
         p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c2 = p1 >> _SHIFT, p0 >> _SHIFT  # in place from here on, in a sixth less time
+        c0, c2 = p1 >> _SHIFT, p0 >> _SHIFT  # all that follows is in place, which saves a sixth of the time
         c0 ^= c1
         c2 ^= c3
         c0 ^= np.uint64(k0)

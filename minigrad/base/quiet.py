@@ -14,7 +14,7 @@ class _Silence(threading.local):
     def __init__(self) -> None:  # once for each thread
         self.quiet = False  # is this thread within quiet()?
         self.before: list[Any] = []  # what each quiet() that is on has replaced, innermost last
-        self.context = contextvars.copy_context()  # in which NumPy gives no warnings: it asks a context variable
+        self.context = contextvars.copy_context()  # NumPy asks a context variable, and gives no warnings in here
         self.context.run(np.seterr, all="ignore")
 
 

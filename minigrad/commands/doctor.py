@@ -27,7 +27,7 @@ from ..tensor import from_backend, grad
 from ..version import __version__
 
 BACKENDS = *backend.CPU_BACKENDS, "cuda"
-TOLERANCE = 1e-4  # of the largest element of a gradient, in float32
+TOLERANCE = 1e-4  # allowed error of float32, relative to a gradient's largest element
 
 
 def inventory():
@@ -63,7 +63,7 @@ def gpu():
 
 
 def gradients(on, dtype):
-    """Of a small network, by a backend, as NumPy arrays large enough for native to use kernels."""
+    """Gradients of a network that a backend computes, as NumPy arrays. It is large enough for native kernels."""
     rng = np.random.default_rng(0)
     arrays = (rng.standard_normal((64, 64)).astype(dtype) for _ in range(2))
     x, w = (from_backend(on.from_numpy(a), on, requires_grad=True) for a in arrays)

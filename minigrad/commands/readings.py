@@ -14,7 +14,7 @@ from ..tensor import Tensor, tensor
 from ..training.runs import load_char_model
 from ..training.text import CharVocab, read_corpus, split
 
-SEQUENCES = 16  # of the run's validation text, where means over it are what counts
+SEQUENCES = 16  # sequences of validation text, for means over them
 SHOWN = 4  # sequences of it in a report
 MOST_CUT = 500  # edges that are cut, a forward each
 

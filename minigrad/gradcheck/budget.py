@@ -19,8 +19,8 @@ class Budget:
 
     def __init__(self, seconds=math.inf):
         self.seconds, self.began = seconds, time.perf_counter()
-        self.limit = math.inf  # of what is being tried: everything needs the work before the first attempt
-        self.share = 1.0  # of the seconds that attempts may spend
+        self.limit = math.inf  # seconds for the current attempt; the work before the first is never cut short
+        self.share = 1.0  # part of the seconds that attempts may spend
         self.tried = self.busy = False  # has anything been attempted; is something being attempted?
         self.left_out: list = []
 
@@ -75,7 +75,7 @@ def attempt(what, work, *args):
 
 
 def follow(what, work, *args):
-    """As attempt, with the whole check's time once more, also within an attempt: to follow a difference that was
+    """Like attempt, but with the whole check's time once more, also within an attempt: to follow a difference that was
     found."""
     budget = _running()
     return budget.run(time.perf_counter() + budget.seconds, what, work, args)

@@ -18,8 +18,8 @@ from .probes import PROBES, SALT, run_probes
 from .report import FAIL, WARN, GradcheckError, GradcheckReport, GradcheckWarning
 
 WHOLE, NUMBER = (int, np.integer), (int, float, np.integer, np.floating)
-FULL = 512  # as many elements get a full Jacobian in mode "auto"
-SECONDS = 30.0  # that a function of another framework gets
+FULL = 512  # most elements that get a full Jacobian in mode "auto"
+SECONDS = 30.0  # time for a function of another framework
 
 
 def gradcheck(

@@ -90,7 +90,7 @@ class Comparison:
         self.subject, self.rng, self.atol, self.first_step = subject, rng, atol, eps
         self.stretch = stretch  # what all steps are multiplied by: rounding may be the same at all powers of two
         self.findings: list = []
-        self.squares = np.zeros(2)  # of noise and flow, in the latest walk
+        self.squares = np.zeros(2)  # squared noise and flow of the latest walk
         self.coarsest = EPS  # eps of the coarsest float dtype on the way
         values = {}  # node -> (the array that an op computed, eps of its numbers, the size of terms that cancel in it)
 
@@ -242,7 +242,7 @@ class Comparison:
     def judged(self, analytic, d, size, flow):
         """Compared, by the numbers of one Derivative alone."""
         size = np.maximum(size, np.maximum(np.abs(analytic), np.abs(d.value)))
-        rounding = EPS * np.maximum(8 * size, flow / 2)  # of the analytic one: ulps of it, or of what cancels
+        rounding = EPS * np.maximum(8 * size, flow / 2)  # ulps of it, or of terms that cancel
         tolerance = self.atol + self.rtol * np.maximum(np.abs(analytic), np.abs(d.value))
         allowed = tolerance + 3 * d.bar + np.where(d.flat, 0, rounding)
         # both may be 0: then the bar is measured by the terms that cancel, or else by how much the function changes

@@ -20,7 +20,7 @@ CLOSEST = 1e-9  # half of them so near that what is smooth does not change on th
 NEIGHBOURS = 64
 COMPOSED = "an op inside is at a kink here; the gradient lies between those close by, which are right"
 UNLIKE = "ops inside are at kinks, where gradients do not compose: none close by is like this one"
-PAIRS = 6  # of directions, until one shows a kink: three in which the same of equal numbers is the median show none
+PAIRS = 6  # pairs of directions to try: three may leave the same of equal numbers the median, and show no kink
 
 
 def excuse(comparison):

@@ -14,13 +14,13 @@ import numpy as np
 EPS = float(np.finfo(np.float64).eps)
 STEP = 2.0**-9  # balances truncation and rounding after some extrapolation. As a power of two it makes x ± h exact
 LEVELS = 10  # halvings of the step; up to MOST where components stay unsettled
-MOST = 60  # by then the step is 1e-21: what does not shrink until there, or until x + h is x, is a jump
+MOST = 60  # the step is 1e-21 then: a change that has not shrunk by then, or before x + h is x, is a jump
 NEAR = 2.0**-17  # a kink must show at this step too, where noise allows
 JUMP = 8  # the last halvings, which all leave the change of phi as large as it was
 LEAST_JUMP = 2.0**-20  # rounding of terms of size 1, also in float32, makes none that is larger
-RATIO = 4  # of one step of the survey to the next
+RATIO = 4  # ratio of a step of the survey to the next
 PLATEAU = 3  # estimates that agree, one after the other: over a range of 16 in the step
-TIGHT = 0.1  # with bars of at most this part of the slope
+TIGHT = 0.1  # their bars are at most this part of the slope
 
 
 @dataclass
@@ -158,7 +158,7 @@ def survey(phi, noise, steps, least_jump=LEAST_JUMP):
     last, plateau = best.copy(), np.zeros(best.size, bool)
     length, here, columns = np.zeros(best.size, int), np.zeros(best.size, int), np.arange(best.size)
     for k in range(len(values)):
-        agree = np.abs(values[k] - values[here, columns]) <= 3 * (bars[k] + bars[here, columns])  # with the tightest
+        agree = np.abs(values[k] - values[here, columns]) <= 3 * (bars[k] + bars[here, columns])
         length = np.where(good[k], np.where(agree, length + 1, 1), 0)
         here = np.where((length == 1) | (bars[k] < bars[here, columns]), k, here)
         long = length >= PLATEAU

@@ -291,7 +291,7 @@ class Engine(Framework):
     kinds = (Own, np.ndarray)
 
     def __init__(self, example):
-        self.example = example  # of which inputs are copies, with its flags, such as requires_grad
+        self.example = example  # inputs are copies of it, with its flags, such as requires_grad
 
     def entered(self, x):
         if isinstance(x, np.ndarray):  # indices vary in size with the rest

@@ -28,7 +28,7 @@ class TorchModule(Module):
 class PyTorch(Framework):
     array = "torch.Tensor"
     kinds = (torch.Tensor, torch.nn.Module)
-    packings = (tuple, list)  # as its own gradcheck has it
+    packings = (tuple, list)  # PyTorch's gradcheck accepts both
 
     def entered(self, x):
         return TorchModule(x) if isinstance(x, torch.nn.Module) else _entered(x)
@@ -139,7 +139,7 @@ def _stand_in(modules, run):
         for path, buffer in module.named_buffers():
             copy = buffer.detach().clone()
             places[f"parts.{i}.{path}"] = copy.to(dtype) if copy.is_floating_point() else copy
-        places |= {f"parts.{i}.{path}": p.contiguous() for path, p in parameters.items()}  # as a Module's always are
+        places |= {f"parts.{i}.{path}": p.contiguous() for path, p in parameters.items()}  # like a Module's
     return _StandIn([module for module, _ in modules], run), places, ()
 
 

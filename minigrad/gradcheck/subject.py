@@ -30,7 +30,7 @@ class Leaf:
     def __init__(self, name, tensor, parameter=False):
         self.name, self.tensor, self.parameter = name, tensor, parameter
         self.backend = tensor.storage.backend
-        self.given = host(tensor)  # with the dtype and strides that the user passed
+        self.given = host(tensor)  # the user's dtype and strides
         self.array = np.array(self.given, np.float64, order="C")
 
 
@@ -44,7 +44,7 @@ class Subject:
         self.evaluations = 0
         self.expected: Any = None  # (dys, arrays) -> the intended gradients, if they are not derivatives
         self._expected_rows: tuple = (None, None)
-        self.needs_graph = False  # of its own: a function that takes a gradient inside
+        self.needs_graph = False  # the function takes a gradient inside
 
     @property
     def arrays(self):
@@ -70,7 +70,7 @@ class Subject:
         return Run(tensors, self.call(tensors))
 
     def spread(self, dys, arrays=None, eps=None, ties=True):
-        """By how much [the outputs as one vector, the gradient of each leaf] differ between points where every input,
+        """How much [the outputs as one vector, the gradient of each leaf] differ between points where every input,
         parameter and cotangent is off by a relative eps (default: what float64 rounds): the rounding that no backward
         avoids. Infinite where one of them is NaN. ties: equal numbers stay equal.
 
@@ -105,7 +105,7 @@ class Subject:
             try:
                 with autograd.no_grad():
                     return self.run(arrays).y
-            except RuntimeError:  # of a hook, say, on what requires no gradient
+            except RuntimeError:  # a hook, say, needs something that requires a gradient
                 y = self.run(arrays).y
                 self.needs_graph = True
                 return y

@@ -312,7 +312,7 @@ class MultiheadAttention(Module):
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
-        """Of W_q, W_k and W_v: how many heads each holds, and how many rows belong to a head."""
+        """(heads that it holds, rows of a head) of W_q, W_k and W_v."""
         return (self.num_heads, self.d_k), (self.num_kv_heads, self.d_k), (self.num_kv_heads, self.d_v)
 
     @property
@@ -326,7 +326,7 @@ class MultiheadAttention(Module):
         return self.in_proj_weight.split(self._rows)
 
     def biases(self) -> tuple[Any, ...]:
-        """Of q (nh·d_k,), k (nkv·d_k,) and v (nkv·d_v,); None three times for a layer without."""
+        """b_q (nh·d_k,), b_k (nkv·d_k,) and b_v (nkv·d_v,); None three times for a layer without."""
         return (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self._rows)
 
     def _form(self, need_weights):

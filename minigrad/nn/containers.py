@@ -9,7 +9,7 @@ from .module import Module
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    M = TypeVar("M", bound=Module, default=Any)  # of the modules held: nn.ModuleList[Block]
+    M = TypeVar("M", bound=Module, default=Any)  # type of the modules held: nn.ModuleList[Block]
 else:
     from typing import TypeVar
 
@@ -32,7 +32,7 @@ class _Row(Module, Generic[M]):
 
     @overload
     def __getitem__(self, index: int) -> M: ...
-    @overload  # which type checkers cannot know to be apart: a Sequential is a _Row
+    @overload  # type checkers see overlapping overloads: a Sequential is a _Row
     def __getitem__(self: "Sequential", index: slice) -> "Sequential": ...  # type: ignore[misc, overload-overlap]
     @overload
     def __getitem__(self, index: slice) -> "ModuleList[M]": ...
@@ -105,7 +105,7 @@ class ModuleDict(_Container, MutableMapping[str, M]):
     ModuleDict[Block] holds Blocks. Raises KeyError as dicts do, TypeError for anything but a Module, and
     ValueError for a name with a dot, or of an attribute."""
 
-    __eq__, __hash__ = object.__eq__, object.__hash__  # as of all Modules
+    __eq__, __hash__ = object.__eq__, object.__hash__  # all Modules compare by identity
 
     def __init__(self, modules: Mapping[str, M] | Iterable[tuple[str, M]] | None = None) -> None:
         self.update(modules or ())

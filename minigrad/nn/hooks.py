@@ -32,7 +32,7 @@ class Hooked:
     _backward_hooks: dict = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """That of the Module."""
+        """The Module's forward."""
         raise NotImplementedError
 
     @property

@@ -87,7 +87,7 @@ class Module(Hooked):
         outer, name = mode.scope, self._name
         if name:
             mode.scope = f"{outer}.{name}" if outer else name
-        try:  # with `switched` this would take a microsecond more, and a small layer has only ten
+        try:  # `switched` would take a microsecond more, and a small layer takes only ten
             if not (self._forward_pre_hooks or self._forward_hooks or self._backward_hooks):
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)
@@ -317,7 +317,7 @@ def _take_over(x, y):
     """Give the leaf x the memory of y, and it and its .grad the dtype and device of y."""
     x._become(y)
     node = x.node
-    if node is not None:  # which stays, with its hooks: a graph may end in it
+    if node is not None:  # the node stays, with its hooks: a graph may end in it
         node.dtype, node.device = y.dtype, y.device
         node.grad = None if node.grad is None else node.grad.to(y.device).to(y.dtype)
 

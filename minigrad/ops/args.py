@@ -42,7 +42,7 @@ def promoted(name, *operands):
     x, other = operands if len(operands) == 2 else (None, None)
     if type(x) in (float, int):
         x, other = other, x
-    if isinstance(x, Value):  # as most are
+    if isinstance(x, Value):  # the usual case
         if isinstance(other, Value):
             if other.array.dtype is x.array.dtype and other.storage.backend is x.storage.backend:
                 return operands

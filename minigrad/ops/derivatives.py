@@ -47,11 +47,11 @@ def letters_of(graph):
             call(("q", "k_shared", "v_shared", "z") if shared else "qkvz", (q, k, v, outputs.get(0)))
         elif op.name == "attention_pattern":
             qk = op.parents[0]
-            if op.scale == 1.0 and _made_by("add", qk) and _made_by("mul", qk.op.parents[0]):  # by a float mask
+            if op.scale == 1.0 and _made_by("add", qk) and _made_by("mul", qk.op.parents[0]):  # a float mask was added
                 call(("masked", "scores"), (qk, qk.op.parents[0]))
                 qk = qk.op.parents[0].op.parents[0]
             call(("qk", "pattern"), (qk, outputs.get(0)))
-            while _made_by("add", qk) or _made_by("mul", qk):  # by a head hook
+            while _made_by("add", qk) or _made_by("mul", qk):  # a head hook did this
                 qk = qk.op.parents[0]
             if _made_by("matmul", qk):
                 call(("q", "kᵀ"), qk.op.parents)

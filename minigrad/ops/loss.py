@@ -184,7 +184,7 @@ class CrossEntropy(Op):
         case((4, 5), integers((4,), 5), ignore_index=-100, label_smoothing=0.0),
         case((4, 5), Fixed([2, -100, 0, 4]), ignore_index=-100, label_smoothing=0.1),
     ]
-    rounds_as = 1.0  # as log_softmax
+    rounds_as = 1.0  # the same as log_softmax's
 
     def forward(self, logits, target, ignore_index, label_smoothing):
         loss, p = self.backend.cross_entropy(logits, target, ignore_index, label_smoothing)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..optim.optimizer import Params
 
 JORDAN = (3.4445, -4.775, 2.0315)  # Jordan 2024: steep at 0, so that five steps do for singular values from 0.002 on
-SCALES = {  # of the learning rate, for a matrix of n rows and m columns
+SCALES = {  # {name: factor of the learning rate for a matrix of n rows and m columns}
     "original": lambda n, k: math.sqrt(max(1, n / k)),
     "match_rms_adamw": lambda n, k: 0.2 * math.sqrt(max(n, k)),
 }
@@ -91,7 +91,7 @@ def orthogonal(x: Tensor, steps: tuple[tuple[float, float, float], ...] = (JORDA
     to a σ + b σ³ + c σ⁵. Source: the Newton-Schulz iteration, with the coefficients of Jordan 2024."""
     if x.shape[-2] > x.shape[-1]:
         return orthogonal(x.mT, steps, eps).mT
-    norm = x.double().square().sum((-2, -1), keepdim=True).sqrt()  # of numbers whose squares float32 does not hold, too
+    norm = x.double().square().sum((-2, -1), keepdim=True).sqrt()  # float64 holds squares that float32 does not
     x = x / norm.clamp(min=eps).to(x.dtype)
     for a, b, c in steps:
         A = x @ x.mT  # (N, n, n)

@@ -64,7 +64,7 @@ class Optimizer:
         defaults. Raises ValueError for what cannot be optimized, or is already."""
         params = param_group["params"]
         params = [params] if isinstance(params, Tensor) else list(params)
-        params = [p[1] if isinstance(p, tuple) and len(p) == 2 else p for p in params]  # of named_parameters()
+        params = [p[1] if isinstance(p, tuple) and len(p) == 2 else p for p in params]  # named_parameters() gives pairs
         group = {**self.defaults, **param_group, "params": params}
         unknown = set(group) - set(self.defaults) - {"params"}
         if unknown:
@@ -207,7 +207,7 @@ class Optimizer:
         group = dict(group)
         for name, default in self.defaults.items():
             kind = bool if isinstance(default, bool) else tuple if isinstance(default, tuple) else object
-            if kind is tuple and isinstance(group[name], list):  # as JSON has it
+            if kind is tuple and isinstance(group[name], list):  # JSON turns tuples into lists
                 group[name] = tuple(group[name])
             if not isinstance(group[name], kind) or not self._can_be(name, group[name]):
                 raise ValueError(f"option {name} cannot be {shown(group[name])}; by default it is {default}")

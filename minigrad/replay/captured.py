@@ -33,7 +33,7 @@ R = TypeVar("R")
 
 log = logging.getLogger("minigrad")
 MOST = 32  # consecutive calls that do something new, before the function runs uncaptured
-ENTRIES = 20_000  # of a tree, before it is dropped and made anew
+ENTRIES = 20_000  # a tree with more is dropped and made anew
 
 
 def capture(function: Callable[P, R]) -> "Captured[P, R]":

@@ -27,7 +27,7 @@ class Entry:
         self.kind, self.form = kind, form
         self.inputs: list = []  # parts() of each
         self.outs: list = []  # likewise, of Tensors; None for an output that was not needed
-        self.result: Any = None  # of a primitive; of an op: are its outputs a tuple?
+        self.result: Any = None  # what a primitive returned; for an op: are its outputs a tuple?
         self.op: Any = None  # the op it added to the graph
         self.lasting: list = []  # Allocations that its results and its op keep alive
         self.slots: dict = {}  # {id of a captured array: its Slot}, for arrays that are bound here
@@ -35,10 +35,10 @@ class Entry:
         self.late: list[Late] = []
         self.varying: tuple = ()  # positions of inputs that are `late` numbers
         self.refreshes: list = []  # (array of the host, as kernels see it, function that gives what it is to hold)
-        self.checks: list = []  # of indices, on a GPU: see Cuda.checked
-        self.outside = False  # of a primitive in place: does it have arrays from outside?
-        self.leaves: list = []  # of a walk: (leaf, parts() of its new .grad, or None)
-        self.ops: set = set()  # of a walk: those that have no saved arrays any more
+        self.checks: list = []  # checks of indices on a GPU: see Cuda.checked
+        self.outside = False  # does a primitive in place have arrays from outside?
+        self.leaves: list = []  # for a walk, (leaf, parts() of its new .grad, or None)
+        self.ops: set = set()  # for a walk, the ops that have no saved arrays any more
         self.next: list[Entry] = []
 
 
@@ -69,7 +69,7 @@ class Tree:
 
     def __init__(self, on):
         self.on, self.space, self.root = on, Space(on), Entry(None)
-        self.ops: set = set()  # of its graph
+        self.ops: set = set()  # the ops of its graph
         self.storages: set = set()
         self.outside: set = set()  # Allocations of what comes from outside
         self.raw: dict = {}  # {id of an array that a primitive made outside of ops: the storage of Tensors around it}
@@ -118,7 +118,7 @@ def spec(x, on):
 
 
 def shift(x, on):
-    """By how much an array's address misses the alignment that launches may depend on."""
+    """How far an array's address is off the alignment that launches may depend on."""
     return on.address(x) % on.alignment if on.alignment > 1 else 0
 
 
@@ -138,7 +138,7 @@ def exact(x, late=None, arrays=None):
     if kind in _PLAIN:
         return kind, x
     if kind is float:
-        return kind, (x if x == x and x != 0 else repr(x))  # of 0 and NaN, the bits
+        return kind, (x if x == x and x != 0 else repr(x))  # 0 and NaN compare by their bits
     if kind in (tuple, list):
         return kind, [exact(each, late, arrays) for each in x]
     if kind is dict:

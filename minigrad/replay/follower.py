@@ -26,7 +26,7 @@ from ..ops.index import Getitem
 from .entries import GONE, Entry, Late, Slot, as_tuple, exact, parts, replaced, shift, spec, varies, wrapped
 from .memory import PROGRAMS, Launch, Memory
 
-MOST_PROGRAMS = 32  # that a tree keeps; of more, the oldest is dropped
+MOST_PROGRAMS = 32  # most programs that a tree keeps; then the oldest is dropped
 
 
 class Follower:
@@ -56,7 +56,7 @@ class Follower:
         self.walking: set = set()  # captured leaves that a walk in Python has given the gradients of those outside
         # what runs
         self.memory = Memory(self.on)
-        self.programs: tuple = ()  # that have run in this call
+        self.programs: tuple = ()  # programs that have run in this call
         self.pending: Any = None  # a Program that is about to run
         self.ran: list = []  # not empty: it has run
         self.held: Any = None  # at the end of the call, the Tensors that are still referenced
@@ -649,4 +649,4 @@ def held(made, count):
     return [x for x in made if getrefcount(x) > count]
 
 
-HELD = next(count for count in range(9) if not held([object()], count))  # of an object that only the list references
+HELD = next(count for count in range(9) if not held([object()], count))  # references of what only a list holds

@@ -57,11 +57,11 @@ class Space:
 
     def __init__(self, on):
         self._on = on
-        self._top = self._end = 0  # of the addresses that are left
+        self._top = self._end = 0  # where the addresses that are left begin and end
         self._chunk = CHUNK
         self.places: dict = {}  # {id of an array that lives as long as this: (it, its place)}
-        self.allocations: dict[int, Allocation] = {}  # by where they begin
-        self.starts: list[int] = []  # in order
+        self.allocations: dict[int, Allocation] = {}  # {where it begins: the Allocation}
+        self.starts: list[int] = []  # keys of allocations, sorted
 
     def _reserve(self, nbytes):
         self._chunk = max(2 * self._chunk, nbytes)
@@ -226,7 +226,7 @@ class GraphProgram(Program):
     def __init__(self, on, space, entries, given, kept):
         self._on, self._space, self._kept = on, space, kept
         self._launches = [launch for e in entries for launch in e.launches]
-        self._cells = [(cell.base, there.base) for e in entries for cell, there, _ in e.refreshes]  # in words
+        self._cells = [(cell.base, there.base) for e in entries for cell, there, _ in e.refreshes]  # words
         lives: dict = {}
         self._changed = set()
         for at, launch in enumerate(self._launches):

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..nn.module import Module
 
 PARTS = "q", "k", "v"
-BIAS = ".bias"  # of an attention layer, as a Node
+BIAS = ".bias"  # suffix of a Node that is an attention layer's bias
 
 
 @contextmanager

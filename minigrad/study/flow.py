@@ -48,7 +48,7 @@ from .stream import Node, Run, back_at_most, back_through_norm, node_of, streams
 if TYPE_CHECKING:
     from ..nn.module import Module
 
-Name: TypeAlias = str | int | tuple[str | int, int | None]  # of a node: see Flow.edge
+Name: TypeAlias = str | int | tuple[str | int, int | None]  # a node's name: see Flow.edge
 RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of what the model computes in -> the error allowed
 METHODS = {  # what an edge is, by method
     "first_order": "edge: what the source writes times the gradient where the target reads it",
@@ -345,7 +345,7 @@ def _events(stream, run, b):
 
 
 def _reads(part, run, x, b):
-    """Of the heads of an attention layer, by their inputs; none if what comes after it does not matter to this loss."""
+    """Yield the reads of an attention layer's heads; none if this loss does not depend on what comes after it."""
     call = run.call(part)
     for p in part.inputs if call.has_grads else ():
         W = getattr(call, f"W_{p.upper()}")  # (n, C, d)
@@ -354,7 +354,7 @@ def _reads(part, run, x, b):
 
 
 def _writes(part, run, b):
-    """Of the heads of an attention layer, and of its bias."""
+    """Yield the writes of an attention layer's heads, and of its bias."""
     call, bias, dy = run.call(part), part.first.out_proj.bias, run.dx[part.last, "out"][b]
     z, dz = as_float64(call.z[b]), call.z_grad[b] if call.has_grads else 0.0
     yield _Write([Node(part.path, h) for h in call.heads], z @ call.W_O, (z * dz).sum((1, 2)))

@@ -75,7 +75,7 @@ def rows_of(flow):
     readers = dict.fromkeys(node for node, _ in flow.inputs)
     parts = {node.path for node in readers}
     first, rows = [], {}
-    for node in dict.fromkeys([*flow.sources, *readers]):  # in the order in which they write, and then the ends
+    for node in dict.fromkeys([*flow.sources, *readers]):  # writers come in their order, then the ends
         part = node.path.removesuffix(".bias")
         (rows.setdefault(part, []) if part in parts else first).append(node)
     return [first, *rows.values()]

@@ -18,7 +18,7 @@ from ..typing import Array
 if TYPE_CHECKING:
     from ..nn.module import Module
 
-WEIGHTS = "W_Q", "W_K", "W_V", "W_O"  # of a head
+WEIGHTS = "W_Q", "W_K", "W_V", "W_O"  # a head's matrices
 
 
 def attention_layers(

@@ -286,7 +286,7 @@ def check_input(op, run, dys, i, dx, part=...):
     if run.changed:
         return "not checked: an input was changed in place since"
     xs = [x.detach().to(float64) if isinstance(x, Tensor) and x.dtype.kind == "f" else x for x in run.inputs]
-    params = {name: float64 if _is_float(value) else value for name, value in op.params.items()}  # of a cast
+    params = {name: float64 if _is_float(value) else value for name, value in op.params.items()}  # a cast's
     weights = [None if dy is None else dy.detach().to(float64).cpu().numpy() for dy in dys]
     x, dx64 = xs[i], dx.detach().to(float64).cpu().numpy()
     generator, u = np.random.default_rng(0), np.zeros(x.shape)

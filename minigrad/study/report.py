@@ -29,7 +29,7 @@ PAGE = Path(__file__).parent / "page"
 SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "training.js", "state.js"
 LIMIT = 30_000_000  # bytes of a whole file: a larger one is slow to open on a phone
 EDGES = 12  # how many edges of a node are shown, the largest, of those that leave it and of those that lead to it
-POINTS = 3000  # of a loss curve: of a longer one some are shown
+POINTS = 3000  # most points of a loss curve that are shown
 
 
 @dataclass(eq=False)

@@ -231,7 +231,7 @@ STATS: dict[str, Stat] = {
 
 # --------------------------------------------------------------------------------------------------------------- table
 
-WIDTH = 120  # of a printed line
+WIDTH = 120  # characters of a printed line
 RANK = "rank"  # the stat of whole numbers
 
 

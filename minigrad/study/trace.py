@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..nn.module import Module
     from .identities import IdentityReport
 
-SHAPES = {  # of what a LayerTrace has of heads,
+SHAPES = {  # {attribute of a LayerTrace: its shape}, for what heads have,
     "q": "(B, n, T, d_k)", "k": "(B, n, S, d_k)", "v": "(B, n, S, d_v)", "scores": "(B, n, T, S)",
     "pattern": "(B, n, T, S)", "z": "(B, n, T, d_v)",
 }  # fmt: skip

@@ -158,7 +158,7 @@ class Gradients(Attributes):
         check_same_kind(".data", value, self)
         if value.array is not self.array:
             self.storage.changed()
-            self._become(value if value.is_contiguous() else value.detach().clone())  # as optimizers need it
+            self._become(value if value.is_contiguous() else value.detach().clone())  # optimizers need compact memory
 
     def _become(self, source: Value) -> None:
         """Have the memory of another tensor."""
@@ -234,7 +234,7 @@ class Tensor(Gradients, InPlace, Interop):
     __rsub__, __rtruediv__, __rpow__ = _reflected(ops.sub), _reflected(ops.div), _reflected(ops.pow)
     __rfloordiv__, __rmod__ = _reflected(ops.floor_divide), _reflected(ops.remainder)
     __rmatmul__ = _reflected(ops.matmul)
-    __hash__ = object.__hash__  # by identity, as == compares elements
+    __hash__ = object.__hash__  # identity, since == compares elements
 
     @property
     def T(self) -> "Tensor":
@@ -334,27 +334,27 @@ class Tensor(Gradients, InPlace, Interop):
         return self
 
     def double(self) -> "Tensor":
-        """As float64."""
+        """The same numbers in float64."""
         return self.to(dtypes.float64)
 
     def float(self) -> "Tensor":
-        """As float32."""
+        """The same numbers in float32."""
         return self.to(dtypes.float32)
 
     def half(self) -> "Tensor":
-        """As float16."""
+        """The same numbers in float16."""
         return self.to(dtypes.float16)
 
     def long(self) -> "Tensor":
-        """As int64; floats are cut off. No gradient."""
+        """The numbers in int64; floats are cut off. No gradient."""
         return self.to(dtypes.int64)
 
     def int(self) -> "Tensor":
-        """As int32; floats are cut off. No gradient."""
+        """The numbers in int32; floats are cut off. No gradient."""
         return self.to(dtypes.int32)
 
     def bool(self) -> "Tensor":
-        """As bool: True where it is not 0. No gradient."""
+        """Bools: True where it is not 0. No gradient."""
         return self.to(dtypes.bool_)
 
     def zeros_like(self) -> "Tensor":

@@ -81,7 +81,7 @@ class Interop(Attributes):
         if self.requires_grad:
             y.requires_grad_()
             y.grad = copy.deepcopy(self.grad, memo)
-        for name, value in getattr(self, "__dict__", {}).items():  # of a subclass
+        for name, value in getattr(self, "__dict__", {}).items():  # a subclass may have attributes
             setattr(y, name, copy.deepcopy(value, memo))
         return y
 

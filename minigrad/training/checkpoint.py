@@ -102,7 +102,7 @@ def _encoded(value: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any
         array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
         as_dtype(array.dtype)  # raises TypeError for a dtype that is not ours
         name = ".".join(path) or "tensor"
-        while name in arrays or name == "__metadata__":  # as in {"a.b": x, "a": {"b": y}}
+        while name in arrays or name == "__metadata__":  # {"a.b": x, "a": {"b": y}} has one name twice
             name += "~"
         arrays[name] = np.asarray(array, order="C")
         return ["tensor" if isinstance(value, Tensor) else "array", name]

@@ -48,7 +48,7 @@ for _name in "nanogpt-cpu", "nanogpt-gpu":
 
 ROTARY: dict[str, Any] = {"positions": "rotary", "tied": False}
 EMBEDDED, UNEMBEDDED = 0.7, 0.001  # std of the initial weights of both embeddings
-SHARE_OF_REST = 0.3  # of the learning rate, for norms and the unembedding
+SHARE_OF_REST = 0.3  # norms and the unembedding learn at this share of the rate
 DECAY_SHARE = 0.6  # the final share of the steps, in which the rate falls
 FULL_TEXT = 10**6  # characters: a longer text changes nothing
 DROPOUT = (500_000, 0.0), (50_000, 0.2), (0, 0.4)  # (least number of characters, share)

@@ -51,7 +51,7 @@ class Run:
         with cli.refusing(ValueError):
             self.model = model = recipe.model(settings, len(self.vocab)).to(device)
         self.optimizer = optimizer = recipe.optimizer(model, settings)
-        self.shares = [group["lr"] for group in optimizer.param_groups]  # of the learning rate
+        self.shares = [group["lr"] for group in optimizer.param_groups]  # each group's share of the learning rate
 
         def train_step(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             _, loss = model(x, y)  # (B, T, V), ()

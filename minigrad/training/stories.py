@@ -148,7 +148,7 @@ def _rows():
             rows = pools[pool] = []
             continue
         names, *rest = re.split("[:,] ", line)
-        for name in names.split("/"):  # which share their forms
+        for name in names.split("/"):  # these names share their forms
             row = {"": name, "s": name + "'s", "a": _a(name), "in": name, "day": name, "spots": rest[1:]}
             row |= {form: f"{form} {name.partition(' ')[2]}" for form in ("to", "near")} | dict(zip(forms, rest))
             rows.append(row | {"number": len(rows)})

@@ -21,7 +21,7 @@ from ..tensor import Tensor, randint, randperm, tensor
 
 __all__ = ["Dataset", "TensorDataset", "Subset", "random_split", "RandomSampler", "default_collate", "DataLoader"]
 
-T_co = TypeVar("T_co", covariant=True)  # of an item: Dataset[tuple[Tensor, int]]
+T_co = TypeVar("T_co", covariant=True)  # type of an item: Dataset[tuple[Tensor, int]]
 S = TypeVar("S")
 
 
@@ -149,7 +149,7 @@ class DataLoader(Generic[T_co]):
         self.batch_size, self.collate_fn, self.drop_last = batch_size, collate_fn or default_collate, drop_last
         self.sampler = RandomSampler(dataset, generator=generator) if shuffle else sampler
 
-    def __iter__(self) -> Iterator[Any]:  # of batches, whose type a collate_fn decides
+    def __iter__(self) -> Iterator[Any]:  # a collate_fn decides the type of batches
         indices = iter(range(len(self.dataset)) if self.sampler is None else self.sampler)
         whole = type(self.dataset) is TensorDataset and self.collate_fn is default_collate  # its rows, but sooner
         while batch := list(itertools.islice(indices, self.batch_size)):

@@ -409,7 +409,7 @@ def _of_own_engine(graphviz, ends, names, notes, max_nodes):
     """The Graph behind tensors of another engine, by the attributes that base/engines.py names."""
     found = list({id(x): x for x in ends}.values())
     known = set(map(id, found))
-    for x in found:  # which grows meanwhile
+    for x in found:  # the list grows meanwhile
         for parent in parents_of(x):
             if isinstance(parent, Own) and id(parent) not in known:
                 known.add(id(parent))

@@ -10,7 +10,7 @@ import numpy as np
 from ..typing import FilePath
 from . import canvas
 
-WINDOW = 1 / 20  # of all steps: how far the smoothing of the training loss looks to either side
+WINDOW = 1 / 20  # part of all steps that smoothing looks to either side
 POINTS = 500  # at which it is smoothed: more would not be seen in a picture of this width
 MARKERS = "o", "s", "^", "D", "v", "P", "X"
 DOTTED = 60  # the most points that get dots: more would run into one another

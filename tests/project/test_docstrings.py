@@ -1,8 +1,10 @@
 """What docstrings say: that ops keep shape and dtype where they say so, and that the errors that they name exist."""
 
+import ast
 import builtins
 import inspect
 import re
+import tokenize
 
 import pytest
 
@@ -10,6 +12,7 @@ import minigrad as mg
 from minigrad import gradcheck, study
 from minigrad.training import checkpoint
 
+from .. import ROOT
 from ..types import public
 from .test_public import ARGUMENTS, FUNCTIONS, arguments
 
@@ -55,3 +58,16 @@ def claims():
 def test_docstrings_name_errors_that_exist():
     named = set().union(*(errors for _, errors in claims()))
     assert len(named) > 15 and named <= KNOWN.keys()
+
+
+def test_comments_beside_code_and_docstrings_have_nouns_of_their_own():
+    """None begins with a word such as "of": it would hang on the name to its left."""
+    found = []
+    for path in sorted((ROOT / "minigrad").rglob("*.py")):
+        with tokenize.open(path) as file:
+            beside = [t for t in tokenize.generate_tokens(file.readline) if t.type == tokenize.COMMENT]
+        beside = [t.string.strip("# ") for t in beside if t.line[: t.start[1]].strip()]
+        nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+        found += [(path.name, text) for text in beside if re.match(r"(of|that|which|as|in|by|with)\b", text)]
+        found += [(path.name, n.name) for n in nodes if re.match(r"(Of|As|By|That)\b", ast.get_docstring(n) or "")]
+    assert not found

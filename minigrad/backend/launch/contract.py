@@ -107,7 +107,7 @@ class Contract:
         self.name, self._text, self._types = name, text, types(text)
         self.kinds = [self._types.get(p.kind, p.kind) for p in self.parameters]
         self.structs = {p.name: k for p, k in zip(self.parameters, self.kinds) if k not in DTYPES and k != "*"}
-        self.sizes = {kind: _struct(kind, text).size for kind in self.structs.values()}  # in bytes
+        self.sizes = {kind: _struct(kind, text).size for kind in self.structs.values()}  # unit: bytes
         self.arrays: dict[str, Declared] = {}
         self.tables: dict[str, tuple[str, dict[str, Declared]]] = {}  # {name: (rows, {field: Declared})}
         self.defined: dict[str, str] = {}  # {name: its definition}, in order

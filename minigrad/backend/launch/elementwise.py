@@ -42,7 +42,7 @@ class Operand(NamedTuple):
 class Output(NamedTuple):
     """Where an output lies in memory, and the struct Layout of it and the operands."""
 
-    shape: tuple  # in memory: the dims in the order in which they lie there
+    shape: tuple  # dims in the order in which they lie in memory
     back: tuple | None  # the transposition from that to the output; None: none is needed
     size: int
     layout: bytes
@@ -52,8 +52,8 @@ class Plan(NamedTuple):
     """A call of a primitive on operands of certain dtypes, shapes and strides. Plans are cached."""
 
     entry: str
-    dtype: np.dtype  # that the kernel is compiled for
-    dtypes: tuple  # of the operands
+    dtype: np.dtype  # the kernel is compiled for it
+    dtypes: tuple  # one for each operand
     casts: bool  # must an array be cast first?
     zeros: tuple | None  # for the numbers of operands that are all arrays; None: some are numbers
     result: np.dtype

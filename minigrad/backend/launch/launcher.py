@@ -23,7 +23,7 @@ WARP_ROW = 1024  # elements of the longest row that a warp has
 WARP_HELD = 256  # and of the longest that it reads again from its cache, as fast as it would hold it
 WARP_BLOCK = 128  # threads of a block that has several rows
 HELD = 32  # elements of a row that a thread can hold: a thread's registers allow no more
-PRECISIONS = "highest", "high", "medium"  # of float32 that is multiplied: as it is, as TF32, as bfloat16
+PRECISIONS = "highest", "high", "medium"  # float32 factors stay as they are, or become TF32 or bfloat16
 SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
 
 
@@ -36,13 +36,13 @@ class Launcher:
     captures = False  # can the arithmetic of a step be captured and run in one piece?
     one_thread = False  # has a block one thread, natively?
     tensor_cores = True
-    precision = "highest"  # of all: mg.set_float32_matmul_precision
+    precision = "highest"  # mg.set_float32_matmul_precision sets it for all backends
     array_type: Any = np.ndarray
     warns = True
 
     if TYPE_CHECKING:
 
-        def __getattr__(self, primitive: str) -> Any: ...  # of any family
+        def __getattr__(self, primitive: str) -> Any: ...  # families define them
 
     # -- what a runner gives
 
@@ -139,7 +139,7 @@ class Launcher:
 
     @natively(always=True)
     def from_numpy(self, x):
-        return x if thread.recorder is None else x.copy()  # which NumPy cannot change before it is used
+        return x if thread.recorder is None else x.copy()  # NumPy cannot change the copy before it is used
 
     def look_later(self, check):
         """See Recorder.look_later: for what is captured."""

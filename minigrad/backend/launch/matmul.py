@@ -76,11 +76,11 @@ class Matmul(Launcher):
 
 
 class Tiling(NamedTuple):
-    shape: tuple  # of y
+    shape: tuple  # y's
     file: str  # and the constants that it is compiled for
     threads: int
     blocks: int
-    parts: int  # of k
+    parts: int  # k is cut into so many
     numbers: bytes  # the struct Product
     shared: int  # bytes of dynamic shared memory
 
@@ -128,13 +128,13 @@ def stages(side, line):
 class Operands(NamedTuple):
     """a @ b as products of matrices (n, k) @ (k, m), one for each place of the batch dims."""
 
-    shape: tuple  # of y
+    shape: tuple  # y's
     n: int
     k: int
     m: int
     a: tuple  # strides in elements, across k and along k
     b: tuple
-    dims: list  # of the batch: (size, step of a, step of b)
+    dims: list  # (size, step of a, step of b) of each dim of the batch
 
 
 def operands(a_shape, a_strides, b_shape, b_strides, itemsize):

@@ -47,7 +47,7 @@ class Norm(Launcher):
         if dx is not None and not together:
             self.launch_rows(rows, n, "norm", "norm_dx", x.dtype, dx, dy, x, weight, mean, rstd, rows, n)
         if any(wanted[1:]):
-            blocks = min(rows, self.sums_of(x.size))  # with many rows each, so that there are few sums to add up
+            blocks = min(rows, self.sums_of(x.size))  # each has many rows, so few sums are left to add up
             parts = self.empty((2, blocks, n), TOTALS)
             args = parts, dx if together else None, dy, x, weight, mean, rstd, rows, n, *wanted[1:]
             self.launch("norm", "norm_sums", x.dtype, blocks, self.row_threads(n), *args)

@@ -30,7 +30,7 @@ class Formula(NamedTuple):
     """y = f(a), f(a, b) or f(a, b, c) at each place."""
 
     name: str
-    kinds: str  # of the dtypes it is for: f floats, i integers, b bools
+    kinds: str  # f: it takes floats; i: integers; b: bools
     bools: bool  # is y of bools?
     c: str  # y in C
     ints: str  # y of integers and bools in C

@@ -52,7 +52,7 @@ class Elementwise:
 
     add, sub, mul, div = np.add, np.subtract, np.multiply, np.true_divide
     maximum, minimum = np.maximum, np.minimum  # NaN if either is
-    floor_divide, remainder = np.floor_divide, np.remainder  # as Python's // and %. Of integers by 0: 0
+    floor_divide, remainder = np.floor_divide, np.remainder  # like Python's // and %; integers divided by 0 give 0
     where, clamp = staticmethod(np.where), staticmethod(np.clip)  # clamp takes numbers or None
     neg, abs, sign, floor, sqrt = np.negative, np.abs, np.sign, np.floor, np.sqrt
     sin, cos, tanh = np.sin, np.cos, np.tanh

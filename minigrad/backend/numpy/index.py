@@ -12,7 +12,7 @@ class Index:
         return y if type(y) is np.ndarray else x[(*index, ...)]
 
     def setitem(self, x, index, value):
-        """In place, broadcast and cast. value: an array or a number."""
+        """Write a value there, broadcast and cast. value: an array or a number."""
         x[index] = value
 
     def getitem_add(self, shape, index, dy):

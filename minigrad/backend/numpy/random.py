@@ -13,7 +13,7 @@ class Random:
     random_words = staticmethod(words)  # (draw, n) -> (n,) uint32
 
     def random_uniform(self, draw, shape, dtype):
-        """In [0, 1), of 53 random bits in float64, 24 in float32 and 11 in float16."""
+        """Numbers in [0, 1), of 53 random bits in float64, 24 in float32 and 11 in float16."""
         y = np.empty(math.prod(shape), dtype)
         for first in range(0, y.size, AT_ONCE):
             some = y[first : first + AT_ONCE]
@@ -31,7 +31,7 @@ class Random:
             angle = 2 * np.pi * doubles(draw, pairs + first, n)
             for half, wave in (cosines, np.cos), (sines, np.sin):
                 some = half[first : first + n]
-                some[:] = (radius * wave(angle))[: some.size]  # of an odd number of numbers, the last sine is not one
+                some[:] = (radius * wave(angle))[: some.size]  # an odd count has no last sine
         return y.reshape(shape)
 
     def dropout(self, x, p, draw):

@@ -52,7 +52,7 @@ def _keys(x, descending):
     """Whole numbers in the order of x, of which NaN is the largest: int64."""
     if x.dtype.kind == "f":
         x = x.astype(np.float32 if x.itemsize < 4 else x.dtype) + 0.0  # -0 is 0
-        bits = x.view(f"i{x.itemsize}")  # in the order of x where x ≥ 0; where not, all bits but the sign must change
+        bits = x.view(f"i{x.itemsize}")  # they sort as x does where x ≥ 0; elsewhere all bits but the sign must change
         most = np.iinfo(bits.dtype).max
         keys = np.where(np.isnan(x), most, bits ^ (bits >> bits.itemsize * 8 - 1 & most)).astype(np.int64)
     else:
@@ -65,7 +65,7 @@ def _order(x, descending):
     keys, n = _keys(x, descending), x.shape[-1]
     if x.itemsize == 8 or x.dtype == np.uint32 or n >> 32:
         return np.argsort(keys, axis=-1, kind="stable")
-    keys <<= 32  # with its place in the lower half, no key is equal to another: a third of the time
+    keys <<= 32  # the place in the lower half makes all keys differ, and sorting takes a third of the time
     keys |= np.arange(n)
     keys.sort(axis=-1)
     keys &= 0xFFFFFFFF

@@ -32,7 +32,7 @@ class Found:
 
 
 class Lookup(Found):
-    """Of a line that is not a part of a captured step, which checks its indices each time that it runs."""
+    """The check of one line outside of captured steps, which looks at its indices each time that it runs."""
 
     def __init__(self, on, function, line):
         super().__init__(on, [(function, line, on.from_numpy(np.array(NONE_WRONG)))])

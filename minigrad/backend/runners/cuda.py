@@ -25,12 +25,12 @@ from ..numpy import NAMES
 from . import nvrtc
 from .checks import NONE_WRONG, Lookup, checked
 
-PACKAGES = {  # of CUDA, by its version
+PACKAGES = {  # {version of CUDA: its packages}
     12: "cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
     13: "cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime",
 }
 INSTALL = f"pip install {PACKAGES[13]} (for a driver of CUDA 12, or a GPU before Turing: {PACKAGES[12]})"
-MOST_LOOKUPS = 256  # of lines that look up at indices, remembered with the memory that their checks use
+MOST_LOOKUPS = 256  # lines with a lookup whose check and memory are remembered
 # The methods of a Cuda that call the driver; all others use these.
 OF_A_GPU = "_run", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
 
@@ -292,7 +292,7 @@ class Cuda(Launched):
         with self._cupy.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
             try:
-                for file, entry, dtype, *rest in launches:  # which were looked at when they were captured
+                for file, entry, dtype, *rest in launches:  # capture has checked their arguments
                     self._kernels[file, entry, dtype].launch(*rest)
                 for host, there in downloads:
                     self.download(host, there, stream)

@@ -34,7 +34,7 @@ def pytest_generate_tests(metafunc):
     items = {f"case{i}" + f"-order{n}" * (n > 1): (op, case, {"order": n} | options) for i, case, n in wanted}
     if "gradcheck" not in metafunc.fixturenames:
         metafunc.fixturenames.append("gradcheck")
-    names = _inputs(metafunc.function, op, cases[0])  # which are drawn when the test runs
+    names = _inputs(metafunc.function, op, cases[0])  # inputs are drawn when the test runs
     values = [(item, *[None] * len(names)) for item in items.values()]
     metafunc.parametrize(["gradcheck", *names], values, indirect=["gradcheck"], ids=items)
 
@@ -44,7 +44,7 @@ def _asked(mark):
     from minigrad.autograd import declared
     from minigrad.autograd.cases import Case
 
-    try:  # by keyword: pytest would mark a class given alone
+    try:  # a keyword is needed: pytest would mark a class given alone
         op = declared(mark.kwargs["op"]) if "op" in mark.kwargs else None
     except ValueError as error:
         return None, (), f"the mark gradcheck: {error}"

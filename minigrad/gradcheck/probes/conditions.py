@@ -18,7 +18,7 @@ from ..subject import PRECISION, difference_of, host, joined
 from .points import cuts
 
 TINY = float(np.finfo(np.float64).tiny)
-MOST_GROUPS, MOST_PAIRS, MOST_AXES = 5, 10, 4  # of leaves, of pairs of them, and of dims that are tried
+MOST_GROUPS, MOST_PAIRS, MOST_AXES = 5, 10, 4  # groups of leaves, pairs of leaves and dims that are tried
 
 
 class Probed:
@@ -27,7 +27,7 @@ class Probed:
     def __init__(self, comparison, strict, fn, inputs, wrt, order):
         self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
         self.fn, self.inputs, self.wrt, self.order, self.strict = fn, inputs, wrt, order, strict
-        self.framework = plain(fn).framework if isinstance(plain(fn), Adapted) else None  # of fn, if not ours
+        self.framework = plain(fn).framework if isinstance(plain(fn), Adapted) else None  # None: ours
         self.coarsest = comparison.coarsest  # eps of the coarsest float dtype on the way
         self.ran: list = []  # (op, inputs) of what ran on the way
         with autograd.watch(lambda op, inputs, outputs: self.ran.append((op, inputs))):
@@ -201,7 +201,7 @@ def modes(p):
     if p.subject.needs_graph:
         raise NotApplicable("it needs a graph of its own")
     if y.shape == p.run.y.shape:
-        slack = 1e-10 if p.framework else 0  # which may choose another algorithm then
+        slack = 1e-10 if p.framework else 0  # another framework may choose another algorithm then
         yield from p.same("no_grad", [p.run.y, *p.gradient], [y, *p.gradient], "outputs differ under no_grad", slack)
     run = p.subject.run()
     with autograd.no_grad():
@@ -226,7 +226,7 @@ def _strided(a):
 
 
 def _offset(a):
-    """In the middle of a larger array, with NaN around it."""
+    """A copy in the middle of a larger array, with NaN around it."""
     wide = np.full([n + 3 for n in a.shape], np.nan if a.dtype.kind == "f" else 0, a.dtype)
     inside = wide[tuple(slice(2, 2 + n) for n in a.shape)]
     inside[...] = a

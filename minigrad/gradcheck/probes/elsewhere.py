@@ -18,7 +18,7 @@ SINGLES = 2  # elements that are checked one by one, the smallest and the larges
 MANY_OPS = 64  # or only one, if at least this many ops run: in a loop, say, all elements go through the same
 MOST_KINKS = 2  # removed from a direction before it is given up: another point may have many
 SMALL = 2.0**-13  # a step at which functions that vary on a scale of 1 are straight, and not lost in rounding
-STRETCH = 0.8541  # of the steps in a second opinion
+STRETCH = 0.8541  # steps of the second opinion are stretched by this
 SHOWN = 24  # elements of an input in the text of a call
 
 
@@ -45,7 +45,7 @@ def _checked(p, point, subject, run):
     dys = [p.rng.standard_normal(y.shape).astype(y.dtype) for y in run.outputs]
     try:
         gradient = run.gradient(dys) if run.roots else [np.zeros(leaf.array.shape) for leaf in subject.leaves]
-    except Exception as error:  # of a backward that does not support this and says so, or that may be wrong
+    except Exception as error:  # the backward refuses this point, or is wrong
         overflow = p.framework is not None and isinstance(error, OverflowError)  # where NumPy's numbers are infinite
         if isinstance(error, NotImplementedError) or overflow or checks_nothing(p) or point.lenient:
             return None
@@ -63,7 +63,7 @@ def _checked(p, point, subject, run):
     try:  # a real error shows also at steps that are stretched by an odd factor
         found = _in_doubt(p, subject, doubtful, 1.0)
         again = _in_doubt(p, subject, doubtful, STRETCH) if found.verdict != PASS else found
-    except Exception:  # of the forward, close by: the backward has run here
+    except Exception:  # the forward raises close by; the backward has run here
         return None
     return min(found, again, key=lambda f: SEVERITY.index(f.verdict))
 

@@ -54,7 +54,7 @@ class Kernel:
         self.function = function
         self.pointers = [i for i, kind in enumerate(self.kinds) if kind == "*"]
         sizes = contract.sizes
-        self.words = [sizes.get(kind, 8) // 8 for kind in self.kinds]  # of 8 bytes, that each argument takes
+        self.words = [sizes.get(kind, 8) // 8 for kind in self.kinds]  # words of 8 bytes that each argument takes
         self._pack = struct.Struct("=" + "".join(FORMATS.get(kind) or f"{sizes[kind]}s" for kind in self.kinds)).pack
 
     @functools.cached_property
@@ -63,7 +63,7 @@ class Kernel:
         look does not tell that the arguments are right. A launch may take less time than a slow one."""
         if self.contract.tables:
             return self.contract.quickly("True", flag="carray", of_rows="carray")
-        first = "addressof(byte({0}))"  # which is an error unless the array is compact and writeable
+        first = "addressof(byte({0}))"  # raises unless the array is compact and writeable
         given = [
             f"0 if {p.name} is None else {first.format(p.name)}" if p.kind == "*" else p.name
             for p in self.contract.parameters
@@ -94,7 +94,7 @@ class Replay:
     def __init__(self, replay, launches):
         """replay: the function of pool.cpp. launches: (Kernel, the captured Launch) each."""
         self._kept, pieces, self._pointers, within, rows = launches, [], [], [], []
-        size = 0  # of all pieces, in words
+        size = 0  # words in all pieces
 
         def add(piece):
             nonlocal size

@@ -38,7 +38,7 @@ class Gemm(Launcher):
 
 
 class Blocking(NamedTuple):
-    shape: tuple  # of y
+    shape: tuple  # y's
     blocks: int
     swapped: bool  # is it yᵀ = bᵀ aᵀ?
     turn_a: bool  # is a.mT compact, and a is not?

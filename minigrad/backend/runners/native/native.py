@@ -92,7 +92,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         if packed is None:
             kernel.contract.check(grid, args, self.overlap)
         if type(packed) is not bytes:
-            args = self.with_tables(args)  # which live until the kernel has run
+            args = self.with_tables(args)  # packed tables live until the kernel has run
             packed = kernel.pack(args)
         kernel.function(packed_grid(grid), packed)
 
@@ -145,7 +145,7 @@ class Native(NativeKernels):
 
     def pays(self, rule, args):
         """Are these arguments of a primitive ones for its kernel?"""
-        largest, dtype = -1, None  # of the arrays of floats
+        largest, dtype = -1, None  # only arrays of floats count
         compact = True
         for x in args:
             if type(x) is np.ndarray:
@@ -156,14 +156,14 @@ class Native(NativeKernels):
                 elif kind not in "?bBhHiIlLqQ":
                     return False
                 compact = compact and x.flags.c_contiguous
-            elif type(x) is list:  # of arrays, or of slots that begin with one
+            elif type(x) is list:  # its items are arrays, or slots that begin with one
                 arrays = [slot[0] if type(slot) is tuple else slot for slot in x]
                 if not all(array.dtype.char in "fd" for array in arrays):
                     return False
                 for array in arrays:
                     if array.size > largest:
                         largest, dtype = array.size, array.dtype
-            elif isinstance(x, np.dtype):  # of an array to be made
+            elif isinstance(x, np.dtype):  # an array of this dtype will be made
                 if x.char not in "fd":
                     return False
                 largest = max(largest, 0)
