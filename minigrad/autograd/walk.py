@@ -127,14 +127,14 @@ def backward(
     inspect: call inspect(op, dys, dxs) at each step, with the whole gradients of the op's outputs and its
     contribution to each input (None: nothing). No .grad changes, no hook, watch or search for NaN runs, and the graph
     is kept."""
-    how = roots, cotangents, inputs, retain_graph, create_graph, inspect
     recorder = thread.recorder
-    return walked(*how) if recorder is None or recorder.entry is not None else recorder.walk(*how)
+    walk: Callable[..., Any] = walked if recorder is None or recorder.entry is not None else recorder.walk
+    return walk(roots, cotangents, inputs, retain_graph, create_graph, inspect)
 
 
-def walked(*how: Any) -> Any:
+def walked(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[Node] | None, retain_graph: bool | None,
+           create_graph: bool, inspect: Inspect | None) -> Any:  # fmt: skip
     """backward() with all its arguments, captured or not."""
-    roots, cotangents, inputs, retain_graph, create_graph, inspect = how
     retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else set(inputs)
     walk = _Walk(create_graph, targets, inspect)

@@ -105,7 +105,7 @@ class Captured(Generic[P, R]):
             try:
                 thread.recorder = follower
                 result = self.function(*args, **kwargs)
-                if repeats and not follower.missed and not follower.programs:
+                if repeats and not follower.is_new and not follower.programs:
                     follower.settle()
                     repeat = Repeat(follower, args, result)
                 return result, repeat
@@ -122,7 +122,7 @@ class Captured(Generic[P, R]):
                     except BaseException:
                         follower.abandon()
                         raise
-                self._count(follower.missed)
+                self._count(follower.is_new)
                 if interrupt is not None:
                     raise interrupt
 

@@ -37,29 +37,29 @@ class Follower:
         self.tree, self.on, self.space = tree, tree.on, tree.space
         self.tree_of = tree_of
         # where the call is
-        self.at = self.since = tree.root  # the Entry that was passed last, and when launches last ran
+        self.at = self.ran_at = tree.root  # the Entry that was passed last, and when launches last ran
         self.path: list[Entry] = []  # passed since then
         self.entry: Any = None  # what is being captured
-        self.missed = False  # has anything been captured in this call?
+        self.is_new = False  # has anything been captured in this call?
         # which captured objects stand for which from outside
         self.bound: dict = {}  # {id of an array from outside: (it, the captured one, a copy that is used instead)}
-        self.static: dict = {}  # {storage or node from outside: the captured one}
-        self.real: dict = {}  # the other way round
+        self.captured: dict = {}  # {storage or node from outside: the captured one}
+        self.given: dict = {}  # the other way round
         self.journal: list = []  # (dict, key) of what was added to these three, to be undone
         # what the call has made and changed
         self.made: list = []  # Tensors
         self.spent: list[set] = []  # ops that walks have been through
-        self.shares = False  # does it change memory that NumPy may read?
-        self.dirty = False  # do pending launches change memory outside the call?
-        self.varies = False  # has a number differed from that of other calls?
-        self.hooked = False  # is there user code for a walk to run?
+        self.writes_shared = False  # does it change memory that NumPy may read?
+        self.writes_outside = False  # do pending launches change memory outside the call?
+        self.numbers_vary = False  # has a number differed from that of other calls?
+        self.runs_user_code = False  # is there user code for a walk to run?
         self.walking: set = set()  # captured leaves that a walk in Python has given the gradients of those outside
         # what runs
         self.memory = Memory(self.on)
         self.programs: tuple = ()  # programs that have run in this call
         self.pending: Any = None  # a Program that is about to run
-        self.ran: list = []  # not empty: it has run
-        self.held: Any = None  # at the end of the call, the Tensors that are still referenced
+        self.has_run: list = []  # not empty: it has run
+        self.survivors: Any = None  # at the end of the call, the Tensors that are still referenced
         for storage in tree.changed:
             storage.version = 0
         for node in tree.nodes:
@@ -94,7 +94,7 @@ class Follower:
         if place is not None:
             self.flush()
             x = wrapped(self.memory.array(place, x.array), None, Storage(self.on))
-        with uncaptured(after=self.dirty):
+        with uncaptured(after=self.writes_outside):
             return cls.apply(x, **params)
 
     def _capture_op(self, cls, inputs, params, form, draws):
@@ -102,7 +102,7 @@ class Follower:
             raise CaptureError(f"{cls.name}, an op that may compute in NumPy, cannot be captured ({user_line()})")
         e = Entry(cls, form)
         e.late = [Late(draw) for draw in draws]
-        self.hooked = self.hooked or cls.runs_hooks
+        self.runs_user_code = self.runs_user_code or cls.runs_hooks
 
         def run():
             given = tuple([self._proxy(e, x) if isinstance(x, Value) else x for x in inputs])
@@ -133,8 +133,10 @@ class Follower:
         i = next((i for i, x in enumerate(given) if varies(x)), None)
         if i is None or given[1 - i].dtype.char not in "fd":
             return given
-        self.varies = self.varies or any(other.kind is e.kind and other.inputs[i][0] is None for other in self.at.next)
-        if not self.varies:
+        self.numbers_vary = self.numbers_vary or any(
+            other.kind is e.kind and other.inputs[i][0] is None for other in self.at.next
+        )
+        if not self.numbers_vary:
             return given
         late, storage = Late(given[i]), Storage(self.on)
         cell, there = self.on.cell((), given[1 - i].dtype)
@@ -150,24 +152,24 @@ class Follower:
     def walk(self, roots, cotangents, inputs, retain_graph, create_graph, inspect):
         """autograd.backward. A walk in which no user code runs is one Entry."""
         retain = create_graph or inspect is not None if retain_graph is None else retain_graph
-        targets = None if inputs is None else [self.static.get(node, node) for node in inputs]
-        roots = [self.static.get(node, node) for node in roots]
+        targets = None if inputs is None else [self.captured.get(node, node) for node in inputs]
+        roots = [self.captured.get(node, node) for node in roots]
         looks = inspect is not None or mode.inspecting or mode.watch is not None
-        hooks = self.hooked or any(given.hooks for given in self.static if type(given) is Node)
+        hooks = self.runs_user_code or any(given.hooks for given in self.captured if type(given) is Node)
         if create_graph or looks or hooks or any(node.op is None for node in roots):
             return self._walk_in_python(roots, cotangents, targets, retain, create_graph, inspect)
         if any(node.op not in self.tree.ops and node.op is not GONE for node in roots):
             raise CaptureError(f"a graph that began before the captured step cannot be walked in it ({user_line()})")
         form = tuple(roots), targets, retain
         leaves = next((e.leaves for e in self.at.next if e.kind == "walk" and e.form == form), ())
-        given = [*cotangents, *[self.real[leaf].grad for leaf, _ in leaves]]
+        given = [*cotangents, *[self.given[leaf].grad for leaf, _ in leaves]]
         e = self._next("walk", form, given) or self._capture_walk(form, roots, cotangents, targets)
         self._pass(e, ())
         if not retain:
             self.spent.append(e.ops)
         for leaf, after in e.leaves:
             if after is not None:
-                self.real[leaf].grad = self._made(*after)
+                self.given[leaf].grad = self._made(*after)
         return None if targets is None else [None if out is None else self._made(*out) for out in e.outs]
 
     def _capture_walk(self, form, roots, cotangents, targets):
@@ -180,7 +182,7 @@ class Follower:
         e.ops = set(ops)
 
         def run():
-            before = [self.real[leaf].grad for leaf in leaves]
+            before = [self.given[leaf].grad for leaf in leaves]
             given = [None if g is None else self._proxy(e, g) for g in (*cotangents, *before)]
             e.inputs = [parts(g) for g in given]
             for leaf, g in zip(leaves, given[len(cotangents) :]):
@@ -203,20 +205,20 @@ class Follower:
         """A walk whose ops are followed one by one, with the hooks and gradients of the leaves outside. Within another,
         as in the backward of a formula, the leaves have them already."""
         ops = set(reachable(roots, 0))
-        leaves = [x for x in self.real if type(x) is Node and x.op is None and x not in self.walking]
+        leaves = [x for x in self.given if type(x) is Node and x.op is None and x not in self.walking]
         spent = [op for gone in self.spent for op in gone if not op.spent]
         self.walking.update(leaves)
         try:
             for op in spent:
                 op.spent = True
             for leaf in leaves:
-                leaf.grad, leaf.hooks = self.real[leaf].grad, self.real[leaf].hooks
+                leaf.grad, leaf.hooks = self.given[leaf].grad, self.given[leaf].hooks
             return walked(roots, cotangents, targets, True, create_graph, inspect)
         finally:
             for op in spent:
                 op.spent = False
             for leaf in leaves:
-                self.real[leaf].grad, leaf.grad, leaf.hooks = leaf.grad, None, None
+                self.given[leaf].grad, leaf.grad, leaf.hooks = leaf.grad, None, None
             self.walking.difference_update(leaves)
             if not retain:
                 self.spent.append(ops)
@@ -224,7 +226,7 @@ class Follower:
     def looked_into(self, node):
         """A Node gets a hook, or keeps its gradient."""
         if node.op is not None:
-            self.hooked = True
+            self.runs_user_code = True
             self.tree.nodes.append(node)
 
     def changed(self, storage, times):
@@ -232,16 +234,16 @@ class Follower:
         if self.entry is not None:
             return
         inside = storage in self.tree.storages
-        given = self.real.get(storage) if inside else storage
-        known = storage if inside else self.static.get(storage)
+        given = self.given.get(storage) if inside else storage
+        known = storage if inside else self.captured.get(storage)
         for partner in (given, known):
             if partner is not None and partner is not storage and partner.version is not None:
                 partner.version += times
         if known is not None:
             self.tree.changed.add(known)
         if given is not None:
-            self.shares = self.shares or type(given) is SharedStorage
-            self.dirty = True
+            self.writes_shared = self.writes_shared or type(given) is SharedStorage
+            self.writes_outside = True
 
     # -- Tensors that are made, and read
 
@@ -265,10 +267,10 @@ class Follower:
         refuse_within("reading values on the host")
         place = self._place(x)
         if place is None:
-            if self.dirty or (shares and id(x.array) in self.bound):
+            if self.writes_outside or (shares and id(x.array) in self.bound):
                 self.flush()
             return x.storage.backend.to_numpy(x.array)
-        if self.dirty or place[0] not in self.tree.outside:
+        if self.writes_outside or place[0] not in self.tree.outside:
             self.flush()
         y = self.on.to_numpy(self.memory.array(place, x.array)).copy()
         y.flags.writeable = False
@@ -295,11 +297,11 @@ class Follower:
         varies = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])
         if name == "flatnonzero":  # how many there are, no earlier call can tell
             return self._for_real(arrays, lambda given: run(given, late))
-        if writes and (self.shares or varies or (len(arrays) < 4 and self._entangled(arrays))):
+        if writes and (self.writes_shared or varies or (len(arrays) < 4 and self._entangled(arrays))):
             return self._for_real(arrays, lambda given: run(given, late))
         e = self._next(name, form, arrays) or self._capture_primitive(name, form, arrays, late, run)
         self._pass(e, late)
-        self.dirty = self.dirty or (writes and e.outside)
+        self.writes_outside = self.writes_outside or (writes and e.outside)
         return e.result
 
     def _capture_primitive(self, name, form, arrays, late, call):
@@ -439,11 +441,11 @@ class Follower:
         """Is a storage or a node the captured one? If neither has a partner yet in this call, they become partners."""
         if given is known:
             return True
-        if self.static.get(given, known) is not known or self.real.get(known, given) is not given:
+        if self.captured.get(given, known) is not known or self.given.get(known, given) is not given:
             return False
-        if given not in self.static:
-            self.static[given], self.real[known] = known, given
-            self.journal += (self.static, given), (self.real, known)
+        if given not in self.captured:
+            self.captured[given], self.given[known] = known, given
+            self.journal += (self.captured, given), (self.given, known)
         return True
 
     def _same_array(self, e, x, array, tensor=None):
@@ -468,7 +470,9 @@ class Follower:
         if known is None:
             return None
         _, array, copy = known
-        if copy is not None and (self.dirty or not np.array_equal(copy, x)):  # NumPy has changed it since, or will have
+        if copy is not None and (
+            self.writes_outside or not np.array_equal(copy, x)
+        ):  # NumPy has changed it since, or will have
             self.flush()
             self.on.refill(copy, x)
         return array
@@ -476,7 +480,7 @@ class Follower:
     def _bind(self, x, slot, tensor):
         copy = None
         if x.size and tensor is not None and tensor.node is None and type(tensor.storage) is SharedStorage:
-            if self.dirty:
+            if self.writes_outside:
                 self.flush()
             copy = self.on.alike(x)
         self.bound[id(x)] = x, slot.array, copy
@@ -509,7 +513,7 @@ class Follower:
     def _capture(self, e, run):
         """Capture an Entry as the next. run() sets self.entry when it has bound all inputs, and returns the arrays that
         the Entry leaves behind. After an error nothing stays bound."""
-        self.missed = True
+        self.is_new = True
         self.tree.entries += 1
         mark, made = len(self.journal), len(self.made)
         try:
@@ -535,15 +539,15 @@ class Follower:
         self._meet(x.storage.backend)
         array, node, storage = self._array(e, x.array, x), x.node, x.storage
         if storage not in self.tree.storages:
-            known = self.static.get(storage)
+            known = self.captured.get(storage)
             if known is None:
                 known = Storage(self.on)
                 known.version = None if storage.version is None else 0
                 self.tree.storages.add(known)
                 self._alike(storage, known)
             storage = known
-        if node is not None and node.op not in self.tree.ops and node not in self.real:
-            known = self.static.get(node)
+        if node is not None and node.op not in self.tree.ops and node not in self.given:
+            known = self.captured.get(node)
             if known is None:
                 if node.op is not None and node.op is not GONE:
                     raise CaptureError(
@@ -579,15 +583,15 @@ class Follower:
                     lasting += e.lasting
             self.pending = self._program(lasting)
             self._advance()
-        self.since, self.path, self.dirty = self.at, [], False
+        self.ran_at, self.path, self.writes_outside = self.at, [], False
 
     def _advance(self):
         """Run what is pending. After an interrupt, this continues where it stopped."""
         with uncaptured(after=False):
-            self.pending.run(self.memory, self.ran)
+            self.pending.run(self.memory, self.has_run)
         self.programs = (*self.programs, self.pending)
-        self.since, self.path, self.dirty = self.at, [], False
-        self.pending, self.ran = None, []
+        self.ran_at, self.path, self.writes_outside = self.at, [], False
+        self.pending, self.has_run = None, []
 
     def _held(self):
         """The Tensors of this call that are still referenced."""
@@ -600,7 +604,7 @@ class Follower:
         """The Program that runs the pending Entries, after which these Allocations have their values."""
         given = self.memory.addresses
         kept = dict.fromkeys(each for each in lasting if each not in given)
-        key = self.at, self.since, self.programs, tuple(kept)
+        key = self.at, self.ran_at, self.programs, tuple(kept)
         programs = self.tree.programs
         program = programs.pop(key, None)
         if program is None:
@@ -613,18 +617,18 @@ class Follower:
     def settle(self):
         """The call is over: find out what it leaves behind."""
         held = self._held()
-        self.pending, self.held = self._program(self._allocations(held)), held
+        self.pending, self.survivors = self._program(self._allocations(held)), held
 
     def finish(self):
         """The call is over. Run what is pending, and give what remains memory of its own. After an interrupt
         it continues where it stopped."""
         if self.pending is not None:
             self._advance()
-        if self.held is None:
+        if self.survivors is None:
             self.settle()
             self._advance()
         self._copied(False)
-        for x in self.held:
+        for x in self.survivors:
             node = x.node
             if node is not None and node.op is not None and node.op is not GONE:
                 x.node = Node(GONE, 0, node.shape, node.dtype, node.device)
@@ -633,13 +637,13 @@ class Follower:
             if place is not None:
                 x.array = self.memory.array(place, x.array)
             if x.storage in self.tree.storages:
-                if x.storage not in self.real:
-                    self.real[x.storage] = Storage(self.on)
-                x.storage = self.real[x.storage]
+                if x.storage not in self.given:
+                    self.given[x.storage] = Storage(self.on)
+                x.storage = self.given[x.storage]
 
     def abandon(self):
         """What is pending cannot run (out of memory, say): no leaf keeps a gradient without values."""
-        for leaf in [given for given in self.static if type(given) is Node]:
+        for leaf in [given for given in self.captured if type(given) is Node]:
             if leaf.grad is not None and self._place(leaf.grad) is not None:
                 leaf.grad = None
 
