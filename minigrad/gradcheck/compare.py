@@ -21,9 +21,10 @@ MEANING = {
     INCONCLUSIVE: "too much rounding to tell: is something ill-conditioned, or in float32, or is a kink very near?",
     NONFINITE: "NaN or Inf here or a step away: the edge of the domain?",
 }
-WIDE = 1e-6  # an error bar wider than this part of the gradient decides nothing;
-WIDE_BY_ROUNDING = 1e-2  # this part, where the bar is no more than rounding explains, of it or of terms that cancel
-WIDE_BY_CANCELLING = 0.6  # or this, if they cancel but for 1e-12: of a saturated tanh a digit is known, or none
+# An error bar decides nothing if it is wider than this part of the gradient:
+WIDE = 1e-6  # this is the rule,
+WIDE_BY_ROUNDING = 1e-2  # if rounding alone explains the bar,
+WIDE_BY_CANCELLING = 0.6  # if terms cancel to 1e-12 of their size: a saturated tanh has one known digit, or none
 COARSE = 16  # rtol in ulps, for a function that computes in float32 or float16 inside
 FAR = 2.0**-3  # the second look begins there, or at an eighth of x,
 LOWEST = 2.0**-64  # and ends here for x = 0

@@ -19,14 +19,22 @@ STEP = 16  # parts of k are multiples of it
 STAGES = constant("matmul_tensor.cu", "STAGES")
 RESERVED = 1024  # bytes of shared memory that each block takes besides
 SHORTEST = 128  # the smallest k worth a block of its own
-# Costs, in multiplications that one multiprocessor does in that time; of tensor cores, SPEED times as many. They fit
-# the times of GPT-2's products on an H200.
-JOIN = 800_000  # another launch
-TRAFFIC = 40  # to read or write a number, in multiplications of the whole GPU
-START = 20  # a block's beginning, in steps along k
-# {side of a tile: (share of the peak, the same of tensor cores, what 1, 2, … blocks that share a multiprocessor take,
-# in units of one among as many as have room there)}
-SIDES = {128: (0.9, 0.9, (1.25, 2)), 64: (0.78, 0.66, (1.9, 2.2, 2.9, 4))}
+# The cost model of choose(). Its unit is the time of one multiplication on one multiprocessor, without tensor cores.
+# The costs are fitted to the times of GPT-2's products on an H200.
+JOIN = 800_000  # launching the kernel that adds up the parts of k
+TRAFFIC = 40  # reading or writing a number, shared by all multiprocessors
+START = 20  # filling a block's pipeline, in steps along k
+
+
+class Tile(NamedTuple):
+    """What is known of tiles of one size."""
+
+    peak: float  # share of the peak rate that one reaches
+    tensor_peak: float  # the same with tensor cores
+    together: tuple  # time that 1, 2, … blocks take on one multiprocessor, in units of a block's when it is full
+
+
+SIDES = {128: Tile(0.9, 0.9, (1.25, 2)), 64: Tile(0.78, 0.66, (1.9, 2.2, 2.9, 4))}
 SPEED = {(2, 1): 6, (4, 1): 3, (4, 2): 5}  # how much faster tensor cores multiply, by an element's bytes and TENSOR
 
 
@@ -201,15 +209,15 @@ def choose(n, m, k, batches, large, processors, tensor=0):
     blocks share it, so those of the busiest one count; one alone keeps it less busy. tensor: how much faster tensor
     cores multiply, or 0 without them."""
     best: tuple = ()
-    for side, (share, of_tensor, together) in SIDES.items():
+    for side, tile in SIDES.items():
         if side == 128 and not large:
             continue
         tiles = max(1, _tiles(n, m, side) * batches)
         for parts in range(1, max(1, min(8 * processors // tiles, k // SHORTEST)) + 1):
-            full, rest = divmod(-(-tiles * parts // processors), len(together))
-            turns = full * together[-1] + (together[rest - 1] if rest else 0)
+            full, rest = divmod(-(-tiles * parts // processors), len(tile.together))
+            turns = full * tile.together[-1] + (tile.together[rest - 1] if rest else 0)
             speed = tensor or 1
-            time = turns * (k / parts + START * speed) * side * side / (of_tensor if tensor else share)
+            time = turns * (k / parts + START * speed) * side * side / (tile.tensor_peak if tensor else tile.peak)
             if parts > 1:
                 time += speed * (JOIN + TRAFFIC * 2 * parts * n * m * batches / processors)
             best = min(best or (time, side, parts), (time, side, parts))

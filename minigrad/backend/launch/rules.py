@@ -1,10 +1,9 @@
-"""Which primitives are kernels on the CPU, and which NumPy computes. Each one of this package says so, and
-runners/native follows. A GPU runs all of them as kernels.
+"""When NumPy computes a primitive on the CPU instead of a kernel. A GPU runs all primitives as kernels.
 
-A primitive gives the same bits at every size, and whether it is captured or not (see replay/): a captured one always is
-a kernel. So NumPy may take its place only where the two are equal to the last bit, and lie in memory alike, which
-decides in what order a later sum is taken. What NumPy may compute is compact, therefore. Only what kernels make
-of floats that are not compact, such as transposed ones, lies in memory as they do.
+A primitive must give the same bits at every size, and in a captured step (replay/), which runs kernels only. So NumPy
+may compute where it gives the kernel's bits, in the kernel's memory layout: the layout decides the order of later sums.
+Results are compact, therefore. The exception are kernels on floats that are not compact, such as transposed ones:
+their results have the operands' layout, and NumPy never computes those.
 """
 
 import functools
