@@ -287,3 +287,22 @@ def test_the_benchmark_says_what_is_missing():
     environment = os.environ | {"PYTHONPATH": str(Path(mg.__file__).parent.parent)}
     run = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment, check=False)
     assert (run.returncode, run.stderr) == (1, "") and re.fullmatch("device 'cuda'.*\n", run.stdout)
+
+
+FORKED = """
+import os, minigrad as mg
+x, refused = mg.ones(3, device="cuda"), 0
+if pid := os.fork():
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+for use in (lambda: x + 1, x.tolist, lambda: mg.zeros(3, device="cuda"), lambda: mg.tensor([1], device="cuda")):
+    try:
+        use()
+    except RuntimeError as error:
+        refused += "cannot be used in a child of os.fork()" in str(error)
+os._exit(refused)
+"""
+
+
+@pytest.mark.gpu
+def test_a_forked_child_refuses_all_that_needs_the_driver():
+    assert subprocess.run([sys.executable, "-c", FORKED], check=False, timeout=60).returncode == 4

@@ -32,7 +32,7 @@ PACKAGES = {  # {version of CUDA: its packages}
 INSTALL = f"pip install {PACKAGES[13]} (for a driver of CUDA 12, or a GPU before Turing: {PACKAGES[12]})"
 MOST_LOOKUPS = 256  # lines with a lookup whose check and memory are remembered
 # The methods of a Cuda that call the driver; all others use these.
-OF_A_GPU = "_run", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
+OF_A_GPU = "_start", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
 
 
 def why_not():
