@@ -1,8 +1,5 @@
 """batch_first=False: what batch_first=True gives, with inputs, output and their gradients transposed."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 
@@ -105,24 +102,6 @@ def test_with_a_cache(form):
             y, _ = second(x[:, at : at + 1].transpose(0, 1), cache=cache)
             assert y.shape == (1, B, C)
             close(y[0], expected[:, at])
-
-
-def output_of(layer, inputs):
-    y = layer(*inputs)
-    return y[0] if isinstance(y, tuple) else y
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_copies_keep_it_and_state_dicts_know_nothing_of_it(kind):
-    first, second = both(getattr(nn, kind), C, NH, **({} if kind == "MultiheadAttention" else {"dim_feedforward": 8}))
-    inputs = [mg.ones(T, B, C, dtype=mg.float64)] * (1 + (kind in ("TransformerDecoderLayer", "Transformer")))
-    for each in first, second:
-        each.eval()
-    y = output_of(second, inputs)
-    for other in copy.deepcopy(second), pickle.loads(pickle.dumps(second)):
-        assert repr(other) == repr(second) and "batch_first=False" in repr(other)
-        close(output_of(other, inputs), y.detach().numpy())
-    assert "batch_first" not in repr(first) and list(first.state_dict()) == list(second.state_dict())
 
 
 def test_wrong_shapes_are_named_in_the_order_that_is_meant():

@@ -10,7 +10,7 @@ from minigrad import nn, study
 from minigrad.study import layers
 from minigrad.study import stats as patterns
 from minigrad.study.ledger import _numbers
-from minigrad.study.models import AttentionOnly, designed_head
+from minigrad.study.models import designed_head
 from minigrad.study.stats import HeadTable
 
 from .models import ATTN, gpt, page_data, tokens, traced
@@ -86,21 +86,6 @@ def test_undisturbed_puts_back_what_it_found():
         assert not any(m.training for m in model.modules()) and not mg.is_grad_enabled()
         1 / 0  # noqa: B018
     assert [m.training for m in model.modules()] == flags and mg.is_grad_enabled()
-
-
-def test_models_to_study_begin_with_the_stated_spread_and_refuse():
-    model = AttentionOnly(300, 200, n_layer=1)
-    spread = {"wte": 0.19, "wpe": 0.375, "lm_head": 1 / 8, "blocks.0.attn.out_proj": 1 / math.sqrt(128)}
-    state = model.state_dict()
-    for name, std in spread.items():
-        assert state[f"{name}.weight"].numpy().std() == pytest.approx(std, rel=0.05), name
-    assert state["blocks.0.attn.in_proj_weight"].numpy().std() == pytest.approx(1 / 8, rel=0.05)
-    assert model.blocks[0].attn.impl == "batched" and AttentionOnly(3, 2, impl="fused").blocks[1].attn.impl == "fused"
-    assert not any("bias" in name for name in state) and model(mg.zeros(1, 200).to(mg.int64))[1] is None
-    logits, loss = model(idx := mg.tensor([[1, 2, 3]]), mg.tensor([[2, -100, -100]]))
-    assert loss.item() == pytest.approx(-logits.log_softmax(-1)[0, 0, 2].item(), rel=1e-5) and idx.shape == (1, 3)
-    with pytest.raises(ValueError, match="201 tokens is longer than block_size 200"):
-        model(mg.zeros(1, 201).to(mg.int64))
 
 
 def test_designed_scores_are_those_of_the_docstring():
@@ -182,23 +167,6 @@ def test_what_the_identities_could_not_compare_is_said():
         trace.check()
     model.blocks[0].attn.register_head_hook("z", lambda layer, z: z)
     assert traced(model).check().skipped == ["blocks.0.attn: it has hooks that may have replaced what it computes"]
-
-
-def test_how_a_report_of_identities_reads():
-    rows = [("a", 0, "x = y", 1e-3), ("a", 1, "x = y", 2e-12), ("", 0, "y = z", 0.0), ("", 1, "y = z", 1e-12)]
-    made = study.IdentityReport(rows, ["dropout"], {"a": 1e-10, "": 1e-10})
-    assert [row[3] for row in made.failed] == [1e-3] and made.worst == 1e-3
-    lines = [" ".join(line.split()) for line in str(made).splitlines()]
-    assert lines == [
-        "identity largest error in",
-        "FAILS x = y 1.0e-03 a head 0",
-        "holds y = z 1.0e-12 head 1",
-        "not checked: dropout",
-    ]
-    made = study.IdentityReport([*rows, ("a", 1, "y = z", math.nan)], [], {"a": 1e-3, "": 0})
-    assert math.isnan(made.worst) and [row[:2] for row in made.failed] == [("", 1), ("a", 1)]
-    assert "FAILS  y = z" in str(made) and "2 of 5 identities do not hold" in str(study.IdentityError(made))
-    assert "outside the trace" not in str(study.IdentityError(made))
 
 
 def test_what_the_ledger_prints():

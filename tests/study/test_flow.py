@@ -100,22 +100,6 @@ def test_edges_are_what_copies_of_the_stream_get(changes):
     assert flow.check().worst < 1e-12
 
 
-def test_an_edge_is_what_a_change_of_it_does():
-    """By differences: what one node sends to one input of another is scaled, and nothing else."""
-    model, batch = gpt(positions="rotary"), tokens()
-    flow = study.flow(model, batch)
-    source, target = study.Node("blocks.0.attn", 2), study.Node("blocks.1.attn", 1)
-
-    class Scaled(Copies):
-        def read(self, node, p=""):
-            x = super().read(node, p)
-            return x + self.by * self.writes[source] if (node, p) == (target, self.p) else x
-
-    for p in "qkv":
-        losses = [type("S", (Scaled,), {"by": by, "p": p})(model, *batch).loss.item() for by in (1e-4, -1e-4)]
-        assert flow.edge(source, target)[p] == pytest.approx((losses[0] - losses[1]) / 2e-4, rel=1e-5, abs=1e-9)
-
-
 @pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
 def test_a_cut_edge_is_a_write_that_one_reader_lacks(changes):
     class Cut(Copies):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn, optim, study
+from minigrad import nn, study
 from minigrad.__main__ import main
 from minigrad.study import stats
 from minigrad.study.stats import HeadTable
@@ -117,25 +117,6 @@ def test_a_gradient_that_does_not_come_through_the_output():
         layer(mg.randn(3, 2, 8))
         heads[0].sum().backward()
     assert not trace[0].has_grads and trace[0].z_grad.all() and "dW_O" not in trace.table().stats
-
-
-def test_statistics_in_the_course_of_training(model):
-    """The Recorder has all of them, as a trace of the same batch has."""
-    idx = mg.tensor(CharVocab(TEXT).encode(TEXT)[None, :17])
-    record, optimizer = study.Recorder(model, (idx[:, :-1], idx[:, 1:]), every=1), optim.SGD(model.parameters(), lr=0.5)
-    for step in (1, 2):
-        optimizer.zero_grad()
-        loss = model(idx[:, :-1], idx[:, 1:])[1]
-        loss.backward()
-        optimizer.step()
-        record(step, loss)
-    table = traced(model).table()
-    for name in study.STATS:
-        steps, series = record.series(name)
-        assert steps == [0, 1, 2] and all(of_layer.shape == (3, 2) for of_layer in series.values())
-        for path, of_layer in series.items():
-            np.testing.assert_allclose(of_layer[-1], table[name][path], rtol=1e-4)
-            assert not np.array_equal(of_layer[0], of_layer[-1])
 
 
 def test_a_wide_table_goes_on_below():
