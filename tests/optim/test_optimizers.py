@@ -273,21 +273,6 @@ def test_new_data_is_what_is_trained():
     np.testing.assert_allclose(p.detach().numpy(), np.full((2, 3), 4.0), rtol=1e-6)
 
 
-def test_it_minimizes():
-    for cls, options in (
-        (optim.SGD, dict(lr=0.05, momentum=0.9)),
-        (optim.Adam, dict(lr=0.1)),
-        (optim.AdamW, dict(lr=0.1)),
-    ):
-        x = mg.tensor([5.0, -3.0], requires_grad=True)
-        optimizer = cls([x], weight_decay=0.0, **options)
-        for _ in range(300):
-            optimizer.zero_grad()
-            ((x - mg.tensor([1.0, 2.0])) ** 2 * mg.tensor([1.0, 5.0])).sum().backward()
-            optimizer.step()
-        np.testing.assert_allclose(x.detach().numpy(), [1, 2], atol=1e-2)
-
-
 # ------------------------------------------------------------------------------------------------------------- clipping
 
 

@@ -105,18 +105,6 @@ def test_changes_in_place():
         mg.ones(1).expand(3).clamp_(0, 1)
 
 
-@pytest.mark.parametrize("mode", [mg.no_grad, mg.inference_mode])
-def test_modes_decorate_without_parentheses(mode):
-    @mode
-    def double(x):
-        return x * 2
-
-    assert not double(leaf(1.0).clone().detach()).requires_grad and mg.is_grad_enabled()
-    assert double.__name__ == "double" and not double(leaf(1.0).detach()).requires_grad
-    x = leaf(1.0)
-    assert not double(x).requires_grad and (x * 2).requires_grad
-
-
 def test_inference_mode():
     x = leaf(1.0)
     with mg.inference_mode():
