@@ -294,10 +294,9 @@ class Follower:
             given, named = replaced((rest, kwargs), iter(arrays), iter(late), on.array_type)
             return function(on, *given[:1], *index, *given[1:], **named)
 
-        varies = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])
-        if name == "flatnonzero":  # how many there are, no earlier call can tell
-            return self._for_real(arrays, lambda given: run(given, late))
-        if writes and (self.writes_shared or varies or (len(arrays) < 4 and self._entangled(arrays))):
+        places = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])  # may differ at each call
+        real = writes and (self.writes_shared or places or (len(arrays) < 4 and self._entangled(arrays)))
+        if real or name == "flatnonzero":  # how many places it finds, no earlier call can tell
             return self._for_real(arrays, lambda given: run(given, late))
         e = self._next(name, form, arrays) or self._capture_primitive(name, form, arrays, late, run)
         self._pass(e, late)
@@ -530,9 +529,9 @@ class Follower:
 
     def _keep(self, name, y, given):
         """Remember y, an array that an op or a primitive has made from those given."""
-        self.space.known(y)
         if y.size and self.space.place(y) is None and not any(y is x for x in given):
             raise CaptureError(f"{name}, computed outside of kernels here, cannot be captured ({user_line()})")
+        self.space.known(y)
 
     def _proxy(self, e, x):
         """The captured Tensor for x."""
@@ -616,8 +615,8 @@ class Follower:
 
     def settle(self):
         """The call is over: find out what it leaves behind."""
-        held = self._held()
-        self.pending, self.survivors = self._program(self._allocations(held)), held
+        survivors = self._held()
+        self.pending, self.survivors = self._program(self._allocations(survivors)), survivors
 
     def finish(self):
         """The call is over. Run what is pending, and give what remains memory of its own. After an interrupt
