@@ -104,7 +104,6 @@ class MultiheadAttention(Module):
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
         self.batch_first = batch_first
-        self.slopes = alibi_slopes(num_heads)
         self.register_buffer("head_gates", None, persistent=False)
         _check_form(impl)
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
@@ -224,7 +223,7 @@ class MultiheadAttention(Module):
         """The fused form for a single query and a cache."""
         q, k, v = self._projected(query, key, value, cache.position)  # (B, nh, 1, d_k), (B, nkv, 1, d_k), …
         alibi = self.positions == "alibi"
-        slopes = tensor(self.slopes, dtype=float64, device=query.device) if alibi else None
+        slopes = tensor(alibi_slopes(self.num_heads), dtype=float64, device=query.device) if alibi else None
         z = cache.attend(q, k, v, left_padding, slopes, self.score_scale)  # (B, nh, 1, d_v)
         return self._side_by_side(z), None  # (B, 1, nh·d_v)
 
@@ -368,7 +367,7 @@ class MultiheadAttention(Module):
         if left_padding is not None:
             masks.append((arange(S, device=query.device) < left_padding.unsqueeze(1)).reshape(B, 1, 1, S))
         if self.positions == "alibi":
-            masks.append(alibi(self.slopes, T, S, start, query.dtype, query.device))
+            masks.append(alibi(alibi_slopes(self.num_heads), T, S, start, query.dtype, query.device))
         if is_causal and start:
             is_causal = False
             if key.shape[1] > 1:  # a single query stands last, and sees all keys

@@ -8,7 +8,6 @@ from ..ops.public import cat
 from ..tensor import as_tensor, zeros
 from . import init
 from .module import Parameter
-from .positions import alibi_slopes
 
 
 class Head:
@@ -80,7 +79,7 @@ def load(layer, W_Q, W_K, W_V, W_O):
         if any(W.shape != shape for W in Ws):
             raise ValueError(f"{name} must be {shape}, got {', '.join(str(W.shape) for W in Ws)}")
     layer.num_heads, layer.num_kv_heads = nh, nkv
-    layer.d_k, layer.d_v, layer.slopes, layer.head_gates = d_k, d_v, alibi_slopes(nh), None
+    layer.d_k, layer.d_v, layer.head_gates = d_k, d_v, None
     _replace_weights(layer, [cat(Ws, 1).T for Ws in (W_Q, W_K, W_V)], W_O.T)
     if layer.in_proj_bias is not None:
         layer.in_proj_bias = _like(layer.in_proj_bias, zeros(nh * d_k + nkv * (d_k + d_v), **about))
@@ -100,7 +99,5 @@ def _replace_weights(layer, weights, output):
 
 
 def _like(old, x):
-    """x in place of `old`: a Parameter if that was one, and requiring a gradient if that did."""
-    if isinstance(old, Parameter):
-        return Parameter(x, requires_grad=old.requires_grad)
-    return x.detach().requires_grad_(old.requires_grad)
+    """x as a Parameter in place of `old`, requiring a gradient if that did."""
+    return Parameter(x, requires_grad=old.requires_grad)

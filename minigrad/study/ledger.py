@@ -212,7 +212,7 @@ def head_parts(graph, scope, head):
     known_heads([head], nh)
     splits = [op for op in graph if op.name == "split_heads"]
     nkv = min(n for op in splits for n in op.heads)
-    group = next((int(np.asarray(op.index[1])[head]) for op in graph if _repeats(op, nkv)), head * nkv // nh)
+    group = head * nkv // nh
 
     parts: dict = {}
     for op, outputs in graph.items():
@@ -242,16 +242,6 @@ def head_parts(graph, scope, head):
             rows = [starts[i] + r for i, node in outputs.items() if node in parts for r in np.ravel(parts[node])]
             parts[op.parents[0]] = np.s_[sorted(rows)]
     return {node: index for node, index in parts.items() if node is not None}
-
-
-def _repeats(op, nkv):
-    """True if this op gives each head its keys or values, by an index along dim 1."""
-    return (
-        op.name == "getitem"
-        and len(op.parents[0].shape) == 4
-        and op.parents[0].shape[1] == nkv
-        and (len(op.index) == 2 and isinstance(op.index[1], np.ndarray))
-    )
 
 
 def _columns(head, d):

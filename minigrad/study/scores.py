@@ -75,7 +75,7 @@ def head_scores(
                 f"no period {p}: it takes {p} different tokens, and there are {V}; and {2 * p} positions for two "
                 f"repetitions, and there are {T} in block_size"
             )
-    layers = {path: layer for path, layer in attention_layers(model).items() if layer.num_heads}
+    layers = attention_layers(model)
     W_U = unembedding(model) if "copying" in kinds else None
     largest = max([V * T if "copying" in kinds else 0, *(layer.num_heads * T * T for layer in layers.values())])
     sums = {kind: {path: np.zeros(layer.num_heads) for path, layer in layers.items()} for kind in kinds}

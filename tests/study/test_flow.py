@@ -6,7 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
-from minigrad.nn.positions import rotary
+from minigrad.nn.positions import alibi_slopes, rotary
 from minigrad.study.cut import Scissors
 from minigrad.study.stream import back_through_norm, streams, through_norm
 
@@ -61,7 +61,7 @@ class Copies:
             mask = None
             if layer.positions == "alibi":
                 distance = np.subtract.outer(np.arange(q.shape[1]), np.arange(q.shape[1]))
-                mask = mg.tensor(-layer.slopes[h] * np.maximum(distance, 0.0))
+                mask = mg.tensor(-alibi_slopes(layer.num_heads)[h] * np.maximum(distance, 0.0))
             written[node] = F.attention_pattern(q @ k.mT, mask, True, head.scale) @ v @ head.W_O
         if layer.out_proj.bias is not None:
             written[study.Node(f"{path}.bias")] = layer.out_proj.bias + 0 * sum(written.values())
