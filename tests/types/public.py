@@ -12,7 +12,7 @@ SPOKEN = {  # of a class, beside names that do not begin with _
     "__init__", "__call__", "__getitem__", "__setitem__", "__len__", "__iter__", "__contains__", "__enter__",
     "__exit__", "__add__", "__str__",
 }  # fmt: skip
-NOT_IMPORTED = ("__main__", "minigrad.gradcheck.pytorch", "minigrad.gradcheck.plugin", "minigrad.gradcheck.pytest")
+NOT_IMPORTED = ("__main__", "minigrad.gradcheck.pytorch")
 
 
 class Public(NamedTuple):
