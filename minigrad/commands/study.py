@@ -56,8 +56,6 @@ def add_ledger(command):
     )
     command.add_argument("--values", choices=("summary", "full"), default="summary",
                          help="full prints all numbers (default: summary)")  # fmt: skip
-    command.add_argument("--check", action="store_true",
-                         help="compare with finite differences; exit status 1 if one differs")  # fmt: skip
 
 
 def add_flow(command):

@@ -2,8 +2,7 @@
 
     print(study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2))
 
-It comes from a backward that changes nothing (see autograd.backward). The formulas are those of the ops' docstrings. A
-step may be checked against finite differences of its op alone.
+It comes from a backward that changes nothing (see autograd.backward). The formulas are those of the ops' docstrings.
 """
 
 import os
@@ -14,21 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..autograd import GraphError, backward, no_grad, reachable, registry, watch
+from ..autograd import GraphError, backward, reachable
 from ..base.errors import UnknownName, unknown
-from ..dtypes import float64
-from ..gradcheck import differences
 from ..nn.attention import all_take
 from ..nn.heads import known_heads
 from ..ops.derivatives import argument, derivative, letters_of
-from ..tensor import Tensor, ones_like, tensor
+from ..tensor import Tensor, ones_like
 
 if TYPE_CHECKING:
     from ..nn.module import Module
-
-RTOL = {8: 1e-7, 4: 1e-4, 2: 2e-2}  # itemsize of a gradient -> the error allowed, relative to Σ |dx ⊙ u|
-WIDE = 1e-3  # an error bar wider than this, relative to Σ |dx ⊙ u|, decides nothing
-SMALL = 1e-9  # relative to Σ |dy ⊙ y|, or to the largest slope that was seen, this counts as no gradient at all
 
 
 @dataclass(eq=False)  # since comparing arrays gives no single truth
@@ -36,14 +29,13 @@ class Gradient:
     """A gradient in the ledger. array: all of it, or the head's part. shape: of all of it.
 
     number, of: this is contribution `number` of `of` to the gradient of a value, in the order in which they come; both
-    are 0 for a complete gradient. check: the result of finite differences, if requested."""
+    are 0 for a complete gradient."""
 
     name: str
     array: np.ndarray
     shape: tuple
     number: int = 0
     of: int = 0
-    check: str = ""
 
     @property
     def norm(self):
@@ -52,7 +44,7 @@ class Gradient:
     def __str__(self):
         part = "" if self.array.shape == self.shape else f", of {self.shape}"
         which = f"contribution {self.number} of {self.of}" if self.of > 1 else ""
-        cells = f"|d{self.name}| = {self.norm:.4g}", f"{self.array.shape}{part}", which, self.check
+        cells = f"|d{self.name}| = {self.norm:.4g}", f"{self.array.shape}{part}", which
         return "   ".join(filter(None, cells))
 
 
@@ -92,25 +84,19 @@ class Ledger:
     entries: list[Entry]
     full: bool
 
-    @property
-    def failed(self) -> list[Gradient]:
-        """The gradients that finite differences contradict or could not decide about."""
-        return [g for entry in self.entries for g in entry.gives if g.check.startswith(("DIFFERS", "undecided"))]
-
     def __str__(self) -> str:
         return "\n".join([self.title, *(f"{i:3} {entry.text(self.full)}" for i, entry in enumerate(self.entries, 1))])
 
 
 def ledger(
     loss: Tensor | Callable[[], Tensor], scope: str = "", head: int | None = None, values: str = "summary",
-    fd_check: bool = False, names: "Module | None" = None,
+    names: "Module | None" = None,
 ) -> Ledger:  # fmt: skip
     """A Ledger of what backward does, step by step, in the module at path `scope` and below it ("": everywhere).
 
     loss: a Tensor of one element whose graph has not been freed, or a function without arguments that computes one. No
     .grad is touched, no hook is run, and the graph is kept. head: a number: of values that the heads of the layer at
     `scope` divide among them, only this head's part is shown. values: "summary", or "full" to show all numbers.
-    fd_check: compare each gradient with finite differences of its op alone, in float64; loss must be a function then.
     names: a Module, or {name: Tensor}, for the names of parameters. While a function runs, attention layers take the
     batched form; the fused one would be a single step, with neither dpattern nor dqk. Values have the names of a trace,
     and of head hooks: qk is q kᵀ, before the scale makes scores of it.
@@ -118,16 +104,9 @@ def ledger(
     GraphError if there is no graph or backward has freed it."""
     if values not in ("summary", "full"):
         raise ValueError(f"values must be 'summary' or 'full', got {values!r}")
-    runs: dict = {}  # op -> Inputs, for fd_check
     if callable(loss):
-        watching = watch(lambda op, given, _: runs.update({op: Inputs(given)}) if _within(op.scope, scope) else None)
-        with all_take("batched"), watching:
+        with all_take("batched"):
             loss = loss()
-    elif fd_check:
-        raise ValueError(
-            "fd_check needs the inputs of all ops, which a graph does not keep: pass a function, such as "
-            "lambda: loss_fn(model(x), y)"
-        )
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         given = getattr(loss, "shape", type(loss).__name__)
         raise ValueError(f"the ledger begins with a loss of one element, not {given}")
@@ -152,10 +131,10 @@ def ledger(
     letters = letters_of(graph)
     called = letters | {node: name.removeprefix(scope + ".") for node, name in _names(names).items()}
 
-    def gradient(node, g, fallback, number=0, check=""):
+    def gradient(node, g, fallback, number=0):
         part, of = parts.get(node, ...), came[node] if number else 0
         array = g.detach().cpu().numpy()
-        return Gradient(called.get(node, fallback), array[part], array.shape, number, of, check)
+        return Gradient(called.get(node, fallback), array[part], array.shape, number, of)
 
     entries = []
     for op, dys, dxs, numbers in steps:
@@ -163,8 +142,7 @@ def ledger(
         upstream = [gradient(node, dys[i], f"y[{i}]" if len(dys) > 1 else "y") for i, node in outputs]
         for i, (node, dx) in enumerate(zip(op.parents, dxs)):
             if dx is not None:
-                check = check_input(op, runs.get(op), dys, i, dx, parts.get(node, ...)) if fd_check else ""
-                gives.append(gradient(node, dx, argument(op, i), numbers[i], check))
+                gives.append(gradient(node, dx, argument(op, i), numbers[i]))
         entries.append(Entry(op.name, op.scope, _made(op), upstream, derivative(op, graph[op], letters), gives))
     where = f"backward of {scope or 'all'}" + ("" if head is None else f", head {head}")
     return Ledger(f"{where}: {len(entries)} of {len(ops)} steps", entries, values == "full")
@@ -246,71 +224,3 @@ def head_parts(graph, scope, head):
 
 def _columns(head, d):
     return list(range(head * d, (head + 1) * d))
-
-
-# -------------------------------------------------------------------------------------------------- finite differences
-
-
-class Inputs:
-    """What is needed to run an op again: its inputs, and which versions of them it was given."""
-
-    def __init__(self, inputs):
-        self.inputs = inputs
-        self._versions = [x.storage.version for x in inputs if isinstance(x, Tensor)]
-
-    @property
-    def changed(self):
-        """True if an input was changed in place since."""
-        return self._versions != [x.storage.version for x in self.inputs if isinstance(x, Tensor)]
-
-
-def check_input(op, run, dys, i, dx, part=...):
-    """What finite differences say about dx, the gradient that `op` gives input i for the gradients dys of its outputs.
-
-    Compares ⟨dx, u⟩ with the slope of ⟨dys, op(inputs)⟩ along u, in float64. u is random within `part` of the input and
-    0 elsewhere, but has the signs of dx, so that nothing cancels and a wrong scale shows. run: the op's Inputs, or None
-    if its forward was not recorded. Returns a text that begins with "agrees", "at a kink", "DIFFERS", "undecided" or
-    "not checked"."""
-    if run is None or all(d.source is not type(op) for d in registry.values()):
-        return "not checked: it cannot be run again alone"  # such as the engine's own ops
-    if run.changed:
-        return "not checked: an input was changed in place since"
-    xs = [x.detach().to(float64) if isinstance(x, Tensor) and x.dtype.kind == "f" else x for x in run.inputs]
-    params = {name: float64 if _is_float(value) else value for name, value in op.params.items()}  # a cast's
-    weights = [None if dy is None else dy.detach().to(float64).cpu().numpy() for dy in dys]
-    x, dx64 = xs[i], dx.detach().to(float64).cpu().numpy()
-    generator, u = np.random.default_rng(0), np.zeros(x.shape)
-    signs = np.where(dx64[part] == 0, generator.choice([-1.0, 1.0], dx64[part].shape), np.sign(dx64[part]))
-    u[part] = np.abs(generator.standard_normal(u[part].shape)) * signs
-
-    def outputs(t):
-        moved = x + tensor(t * u, dtype=float64, device=x.device)
-        with no_grad():
-            ys = type(op).apply(*xs[:i], moved, *xs[i + 1 :], **params)
-        return [None if y is None else y.cpu().numpy() for y in (ys if isinstance(ys, tuple) else (ys,))]
-
-    here = outputs(0.0)
-    pairs = [(k, w) for k, (w, y) in enumerate(zip(weights, here)) if w is not None and y is not None]
-
-    def phi(t):
-        there = outputs(t)
-        return np.array([sum((w * (there[k] - here[k])).sum() for k, w in pairs)])
-
-    flow = sum(np.abs(w * here[k]).sum() for k, w in pairs)  # the size of the terms, which may cancel
-    found = differences.derivative(phi, differences.EPS * flow, differences.STEP)
-    slope, left, right, bar = (float(x[0]) for x in (found.value, found.left, found.right, 3 * found.bar))
-    given = size = float((dx64 * u).sum())
-    error, little = abs(given - slope), SMALL * max(flow, float(found.swing[0]))
-    if found.kink[0] and abs(given) <= abs(left) + abs(right) + bar:  # their sum: several kinks may bend opposite ways
-        return f"at a kink: {given:.6g}, slopes {left:.6g} and {right:.6g} from its sides"
-    if error <= RTOL[dx.dtype.itemsize] * size + little:
-        return f"agrees, error {error / max(size, little) if error else 0:.0e}"
-    if not np.isfinite(error + bar) or (error <= bar and bar > WIDE * size):
-        return f"undecided: {given:.6g}, differences {slope:.6g} ± {bar:.1g}"
-    if error <= bar:
-        return f"agrees, error {error / size:.0e}"
-    return f"DIFFERS: {given:.6g}, should be {slope:.6g} ± {bar:.1g}"
-
-
-def _is_float(value):
-    return isinstance(value, np.dtype) and value.kind == "f"

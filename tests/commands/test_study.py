@@ -137,23 +137,14 @@ def test_a_text_is_read_in_sequences_side_by_side(saved, n, capsys):
 
 def test_ledger(saved, capsys):
     path, model = saved
-    assert run("ledger", path, "--text", TEXT[:9], "--scope", "blocks.1.attn", "--head", 1, "--check") == 0
+    assert run("ledger", path, "--text", TEXT[:9], "--scope", "blocks.1.attn", "--head", 1) == 0
     printed = capsys.readouterr().out
     vocab = runs.load_char_model(path)[1]
     x, y = (mg.tensor(vocab.encode(part)[None]) for part in (TEXT[:8], TEXT[1:9]))
-    book = study.ledger(lambda: model(x, y)[1], "blocks.1.attn", 1, fd_check=True, names=model)
+    book = study.ledger(lambda: model(x, y)[1], "blocks.1.attn", 1, names=model)
     title = f"loss in nats per character: {model(x, y)[1].item():.4f}\n{TEXT[:8]!r}\n"
-    assert printed == title + re.sub("   made at .*", "", f"{book}\n") and "agrees" in printed
+    assert printed == title + re.sub("   made at .*", "", f"{book}\n")
     assert "|dpattern| = " in printed and "|dqk| = " in printed
-
-
-def test_a_step_that_differs_is_an_exit_status(saved, capsys, monkeypatch):
-    from minigrad.ops.attention import AttentionPattern
-
-    right = AttentionPattern.backward
-    monkeypatch.setattr(AttentionPattern, "backward", lambda self, dy: (right(self, dy)[0] * 2, None))
-    assert run("ledger", saved[0], "--text", TEXT[:9], "--scope", "blocks.1.attn", "--check") == 1
-    assert "DIFFERS" in capsys.readouterr().out
 
 
 LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
@@ -267,11 +258,11 @@ def test_the_difference_of_two_logits_instead_of_the_loss(saved, tmp_path, capsy
     helps = min(flow.all, key=lambda edge: edge[-1])  # less is better: a negative edge favours the right character
     assert helps[-1] < 0
 
-    assert run("ledger", *given, "--scope", "blocks.1.attn", "--head", 1, "--check") == 0
+    assert run("ledger", *given, "--scope", "blocks.1.attn", "--head", 1) == 0
     printed = capsys.readouterr().out
     book = study.ledger(lambda: loss(model, x), "blocks.1.attn", 1, names=model)
     numbers = re.findall(r"\|d[^|]+\| = \S+", printed)
-    assert printed.startswith(title) and numbers == re.findall(r"\|d[^|]+\| = \S+", str(book)) and "agrees" in printed
+    assert printed.startswith(title) and numbers == re.findall(r"\|d[^|]+\| = \S+", str(book))
 
     assert run("importance", *given, "--steps", 2) == 0
     found = {m: study.head_importance(model, [(x,)], m, 2, loss) for m in study.METHODS}

@@ -174,9 +174,7 @@ def test_what_the_ledger_prints():
     book = study.ledger((x * 2.0).sum())
     text = str(book)
     assert text.startswith("backward of all: 2 of 2 steps\n  1 sum   made at test_edges.py:")
-    assert "    upstream  |dy| = 1   ()\n" in text and not book.failed
-    book.entries[0].gives[0].check = "undecided: 1e-3 apart"
-    assert book.failed
+    assert "    upstream  |dy| = 1   ()\n" in text
     two = str(study.ledger((x * x).sum(), names={"x": x})).splitlines()
     assert two[-2:] == [
         "    gives     |dx| = 5   (2,)   contribution 1 of 2",
