@@ -1,4 +1,4 @@
-"""Layers, attention, transformers and GPT; `functional` holds the functions behind them.
+"""Layers, attention and GPT; `functional` holds the functions behind them.
 
 README.md in this folder has a reading order.
 """
@@ -16,17 +16,13 @@ from .gpt.model import GPT, MLP, Block
 from .layers import Dropout, Embedding, Identity, LayerNorm, Linear, RMSNorm
 from .losses import BCEWithLogitsLoss, CrossEntropyLoss, KLDivLoss, MSELoss, NLLLoss
 from .module import Module, Parameter
-from .transformer import (
-    Transformer, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder, TransformerEncoderLayer,
-)  # fmt: skip
 from ..base.missing import attributes
 
 __all__ = [
     "BCEWithLogitsLoss", "Block", "CrossEntropyLoss", "Dropout", "Embedding", "GELU", "GPT", "GPTConfig", "Identity",
     "KLDivLoss", "KVCache", "LayerNorm", "Linear", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
     "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter", "RMSNorm", "ReLU", "Sequential", "SiLU", "Sigmoid",
-    "Softmax", "Tanh", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
-    "TransformerEncoderLayer", "choose", "functional", "gpt", "init", "positions", "utils",
+    "Softmax", "Tanh", "choose", "functional", "gpt", "init", "positions", "utils",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name

@@ -64,9 +64,8 @@ class MultiheadAttention(Module):
     heads share them (Shazeer 2019). scale: replaces 1/√d_k. kdim, vdim: the sizes of key and value, if they are not
     embed_dim. positions: "rotary" or "alibi", see nn.positions. dropout: of the pattern.
 
-    batch_first is required: True if inputs and output are (B, T, C); False, PyTorch's default, for (T, B, C).
-    Patterns, masks, caches and what head hooks see begin with B in either case. Raises TypeError without it, and
-    ValueError for sizes and options that do not fit.
+    batch_first=True has to be said, since PyTorch's default is (T, B, C): inputs and output are (B, T, C) here. Raises
+    TypeError without it, and ValueError for sizes and options that do not fit.
 
     head_gates, a Tensor (nh,) or None: factors of the heads' outputs. Set it to ones that require a gradient, and that
     gradient says how the loss changes with each head. It is not part of state_dict()."""
@@ -82,10 +81,10 @@ class MultiheadAttention(Module):
                  dropout: float = 0.0, scale: float | None = None, kdim: int | None = None, vdim: int | None = None,
                  impl: str = "fused", positions: str | None = None, batch_first: bool | None = None,
                  device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT):  # fmt: skip
-        if batch_first is None:
+        if not batch_first:
             raise TypeError(
-                "attention needs batch_first=True for inputs (B, T, C), or batch_first=False, PyTorch's default, for "
-                "inputs (T, B, C)"
+                "attention takes inputs (B, T, C): say batch_first=True, and transpose those of PyTorch's default, "
+                "(T, B, C)"
             )
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
@@ -103,7 +102,6 @@ class MultiheadAttention(Module):
         self.d_k = self.d_v = embed_dim // num_heads
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
-        self.batch_first = batch_first
         self.register_buffer("head_gates", None, persistent=False)
         _check_form(impl)
         self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
@@ -138,8 +136,7 @@ class MultiheadAttention(Module):
                 key_padding_mask: Tensor | None = None, need_weights: bool = False, attn_mask: Tensor | None = None,
                 average_attn_weights: bool = True, is_causal: bool = False, *, cache: KVCache | None = None,
                 left_padding: Tensor | None = None) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """(output (B, T, C), pattern or None) of query (B, T, C), key (B, S, kdim) and value (B, S, vdim). Without
-        batch_first, output (T, B, C) of query (T, B, C), key (S, B, kdim) and value (S, B, vdim).
+        """(output (B, T, C), pattern or None) of query (B, T, C), key (B, S, kdim) and value (B, S, vdim).
 
         key defaults to query, value to key. Masks are those of torch.nn.MultiheadAttention: True in a bool mask means
         *not* to attend, a float mask is added to the scores; key_padding_mask is (B, S), attn_mask (T, S) or
@@ -155,9 +152,6 @@ class MultiheadAttention(Module):
         key = query if key is None else key
         value = key if value is None else value
         self._check(query, key, value, left_padding)
-        if not self.batch_first:  # within, all is (B, T, C)
-            turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}  # one Tensor stays one
-            query, key, value = (turned[id(x)] for x in (query, key, value))
         masked = need_weights or attn_mask is not None or key_padding_mask is not None
         if cache is not None and query.shape[1] == key.shape[1] == 1 and not masked and self.decodes:
             z, pattern = self._decoded(query, key, value, cache, left_padding)  # (B, 1, nh·d_v), None
@@ -169,8 +163,6 @@ class MultiheadAttention(Module):
         y = self.out_proj(z)  # (B, T, C)
         if self._head_hooks:
             y = self._hooked(OUTPUT, y)  # (B, T, C)
-        if not self.batch_first:
-            y = y.transpose(0, 1).contiguous()  # (T, B, C); y.view(T * B, C) works, as it does in PyTorch
         if not need_weights:
             return y, None
         return y, pattern.mean(1) if average_attn_weights else pattern
@@ -342,10 +334,8 @@ class MultiheadAttention(Module):
         given = {"query": (query, "T", self.embed_dim), "key": (key, "S", self.kdim), "value": (value, "S", self.vdim)}
         for name, (x, length, size) in given.items():
             if x.ndim != 3 or x.shape[2] != size:
-                dims = f"B, {length}" if self.batch_first else f"{length}, B"
-                raise ValueError(f"{name} must be ({dims}, {size}), got shape {x.shape}")
-        batch = 0 if self.batch_first else 1
-        if (B := query.shape[batch]) != key.shape[batch] or key.shape[:2] != value.shape[:2]:
+                raise ValueError(f"{name} must be (B, {length}, {size}), got shape {x.shape}")
+        if (B := query.shape[0]) != key.shape[0] or key.shape[:2] != value.shape[:2]:
             raise ValueError(f"query {query.shape}, key {key.shape} and value {value.shape} do not fit each other")
         gates = "head_gates", self.head_gates, (self.num_heads,), query.dtype
         for name, x, shape, dtype in (gates, ("left_padding", left_padding, (B,), int64)):
@@ -381,6 +371,5 @@ class MultiheadAttention(Module):
 
     def extra_repr(self) -> str:
         shared = f", num_kv_heads={self.num_kv_heads}" if self.num_kv_heads != self.num_heads else ""
-        about = f"{self.embed_dim}, num_heads={self.num_heads}{shared}, dropout={self.dropout}, "
-        about += f"bias={self.in_proj_bias is not None}, {self.impl}"
-        return about if self.batch_first else f"{about}, batch_first=False"
+        about = f"{self.embed_dim}, num_heads={self.num_heads}{shared}, dropout={self.dropout}"
+        return f"{about}, bias={self.in_proj_bias is not None}, {self.impl}"

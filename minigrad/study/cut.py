@@ -41,9 +41,9 @@ def cut_gradient(
 
     source: a head ("0.2": head 2 of attention layer 0; "blocks.0.attn head 2"), an attention layer or an MLP by its
     path, "tokens", "positions", or "input", all that comes into the first block. target: a head, a layer or an MLP that
-    comes later, or "logits" ("output" of an nn.TransformerEncoder). part: "q", "k" or "v" of a head or an attention
-    layer; None: all of it. The names are those of study.flow. factor: what the gradient is multiplied by; or a function
-    that gives it, of the number of forwards with gradients since the with began.
+    comes later, or "logits". part: "q", "k" or "v" of a head or an attention layer; None: all of it. Names are those
+    of study.flow. factor: what the gradient is multiplied by; or a function that gives it, of the number of forwards
+    with gradients since the with began.
 
     Only the direct path is cut: what flows through parts between the two still does. An attention layer that is named
     takes the batched form, whose values agree with the fused form's to rounding.
@@ -81,8 +81,8 @@ class Scissors:
         for stream in found:
             put_in = ["input", *(() if stream.embedding is None else ("tokens", "positions"))]
             order = {stream.named(name): -1 for name in put_in} | {part.path: i for i, part in enumerate(stream.parts)}
-            readers = {part.path: part for part in (*stream.parts, *stream.readers)}
-            ends = [*readers, stream.named(stream.end)]
+            readers = {part.path: part for part in stream.parts}
+            ends = [*readers, stream.named("logits")]
             if writer in order and target.path in ends:
                 break
         else:
@@ -93,13 +93,12 @@ class Scissors:
             raise ValueError(f"{source} does not come before {target}")
         self.stream, self.reader = stream, readers.get(target.path)
         self.writer = stream.parts[begin] if begin >= 0 else None
-        self.between = [part.after for part in stream.parts[max(begin, 0) : end] if part.after is not None]
-        self.inputs = self.reader.inputs if self.reader is not None and self.reader.is_attention else ""
-        if part is not None and (part not in PARTS or part not in self.inputs):
+        inputs = PARTS if self.reader is not None and self.reader.is_attention else ()
+        if part is not None and part not in inputs:
             raise ValueError(f"part must be 'q', 'k' or 'v', of attention, or None; got {part!r} of {target}")
-        self.inputs = part or self.inputs
+        self.inputs = inputs if part is None else (part,)
         for node, at in ((source, self.writer), (target, self.reader)):
-            heads = at.first.num_heads if at is not None and at.is_attention else 0
+            heads = at.module.num_heads if at is not None and at.is_attention else 0
             if node.head is not None and node.head not in range(heads):
                 raise UnknownName(f"{node.path} has no head {node.head}")
 
@@ -107,8 +106,8 @@ class Scissors:
     def hooked(self, model):
         """Within the with-block, forwards of the model are cut."""
         with ExitStack() as stack:
-            handles = [*self._hook_writer(), *(norm.register_forward_hook(self._passed) for norm in self.between)]
-            for handle in [*handles, *self._hook_reader(), model.register_forward_hook(self._forget)]:
+            handles = [*self._hook_writer(), *self._hook_reader(), model.register_forward_hook(self._forget)]
+            for handle in handles:
                 stack.callback(handle.remove)
             yield
 
@@ -127,7 +126,7 @@ class Scissors:
                 return [embedding.register_forward_hook(lambda module, args, y: self._wrote(_tokens(y)))]
             look = embedding.register_forward_hook(lambda module, args, y: self._look(_tokens(y)))
             return [look, at.register_forward_pre_hook(lambda module, args: self._wrote(args[0] - self.read))]
-        layer = self.writer.last
+        layer = self.writer.module
         if self.source.head is not None:
             return [layer.register_head_hook("z", self._wrote_of_head, last=True)]
         if path.endswith(BIAS):
@@ -142,10 +141,6 @@ class Scissors:
         z = z[:, h] if layer.head_gates is None else z[:, h] * layer.head_gates[h]  # (B, T, d_v)
         self._wrote(F.linear(z, layer.out_proj.weight[:, h * d : (h + 1) * d]))  # (B, T, C)
 
-    def _passed(self, norm, args, y):
-        if self.gap is not None:  # a norm on the stream itself
-            self.gap = y - norm.forward(args[0] - self.gap)
-
     # -- and who reads it
 
     def _hook_reader(self):
@@ -154,14 +149,11 @@ class Scissors:
         stream, reader = self.stream, self.reader
         if reader is None:  # all that comes out at the end, whatever reads it
             return [stream.body[-1].register_forward_hook(self._leave)]
-        if reader in stream.parts:
-            look = reader.reads_at.register_forward_pre_hook(lambda module, args: self._look(args[0]))
-        else:
-            look = stream.body[-1].register_forward_hook(lambda module, args, y: self._look(_first(y)))
+        look = reader.reads_at.register_forward_pre_hook(lambda module, args: self._look(args[0]))
         if not reader.is_attention:
-            return [look, reader.first.register_forward_pre_hook(self._enter)]
+            return [look, reader.module.register_forward_pre_hook(self._enter)]
         point = "x_{}" if self.target.head is None else "{}"
-        return [look, *(reader.first.register_head_hook(point.format(p), self._changed(p)) for p in self.inputs)]
+        return [look, *(reader.module.register_head_hook(point.format(p), self._changed(p)) for p in self.inputs)]
 
     def _look(self, x):
         self.read = x
@@ -178,7 +170,7 @@ class Scissors:
         """How what the target reads, through a norm or not, differs from what it is without a cut: (B, T, C)."""
         if not self.ran:
             raise RuntimeError(f"{self.source} did not run before {self.target}")
-        norm = None if self.reader is None else self.reader.before
+        norm = None if self.reader is None else self.reader.norm
         if self.gap is None or norm is None:
             return None if self.gap is None else -self.gap
         return norm.forward(self.read - self.gap) - norm.forward(self.read)

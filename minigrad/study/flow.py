@@ -15,7 +15,7 @@ says how the loss changes, to first order, when what u sends to v.p grows: by 1 
 helps: the next step of training strengthens it. Two identities hold, as gradients are linear:
 
     Σ over v.p of edge(u → v.p) = ⟨write_u, dwrite_u⟩    for a head ⟨z, dz⟩, the gradient of a gate on it
-    Σ over u of edge(u → v.p)   = ⟨stream, G_vp⟩          if no norm lies on the stream itself
+    Σ over u of edge(u → v.p)   = ⟨stream, G_vp⟩
 
 A norm removes the length of what it reads, so the edges into a reader behind one add up to about 0: what one part
 does for it, others pay for. Read such edges beside each other, and those that leave a part for what it does.
@@ -43,7 +43,7 @@ from .cut import Scissors
 from .identities import IdentityError, IdentityReport
 from .importance import returned_loss, value_of
 from .layers import as_float64, undisturbed
-from .stream import Node, Run, back_at_most, back_through_norm, node_of, streams, through_norm
+from .stream import Node, Run, back_at_most, back_through_norm, node_of, streams
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -181,12 +181,10 @@ def flow(
     first order, edges of a model that has learned its task can be far from what they are worth, with wrong signs too.
 
     The model sees the batch in eval mode; no .grad is touched. It may be any whose streams are known: nn.GPT,
-    AttentionOnly, one with an nn.TransformerEncoder, nn.TransformerDecoder or nn.Transformer in it, or one of blocks
-    that declare their parts (stream.py). Norms may come before the parts or after, and keys may be shared by heads.
-    What a decoder outside of an nn.Transformer takes its keys and values from is not known: those
-    have no edges. Raises TypeError for a model that is not known; ValueError for one not batch first, or whose parts
-    do not all run, or run more than once; IdentityError if the edges do not add up, as where a part is not
-    x + part(norm(x)), or where the loss reads the stream before its end."""
+    AttentionOnly, or one of blocks that declare their parts (stream.py). Keys may be shared by heads. Raises TypeError
+    for a model that is not known; ValueError for one whose parts do not all run, or run more than once; IdentityError
+    if the edges do not add up, as where a part is not x + part(norm(x)), or where the loss reads the stream before its
+    end."""
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))
     if most is not None and (not isinstance(most, (int, np.integer)) or most < 1):
@@ -241,7 +239,6 @@ class _StreamEdges:
     def __init__(self, stream, run):
         sums: Any = None
         self.run = run
-        self.normed = any(part.after is not None for part in stream.parts)
         for b in range(len(run.x[stream.body[0], "in"])):
             found = self._of_sequence(stream, b)
             sums = found if sums is None else [[x + y for x, y in zip(*pair)] for pair in zip(sums, found)]
@@ -265,9 +262,6 @@ class _StreamEdges:
                 written += list(event.totals)
                 U = np.concatenate([U, event.rows])
                 U_size = np.concatenate([U_size, np.linalg.norm(event.rows, axis=-1)])
-            elif isinstance(event, _Norm):
-                U = through_norm(event.norm, event.x, U, self.run.dtype)
-                U_size = np.linalg.norm(U, axis=-1)
             else:
                 inputs, norm, x, G = event
                 self.inputs += inputs
@@ -284,10 +278,9 @@ class _StreamEdges:
             (node.path, node.head, "Σ edges from it = ⟨write, dwrite⟩", self._error(np.s_[i], self.written[i]))
             for i, node in enumerate(self.sources)
         ]
-        if not self.normed:
-            for j, (node, p) in enumerate(self.inputs):
-                error = self._error(np.s_[:, j], self.read[j])
-                rows.append((node.path, node.head, f"Σ edges to its {p or 'input'} = ⟨stream, G⟩", error))
+        for j, (node, p) in enumerate(self.inputs):
+            error = self._error(np.s_[:, j], self.read[j])
+            rows.append((node.path, node.head, f"Σ edges to its {p or 'input'} = ⟨stream, G⟩", error))
         return rows
 
     def _error(self, at, expected):
@@ -305,13 +298,6 @@ class _Write(NamedTuple):
     totals: Any
 
 
-class _Norm(NamedTuple):
-    """The stream x (T, C) itself passes through a norm."""
-
-    norm: Any
-    x: Any
-
-
 class _Read(NamedTuple):
     """(Node, input)s read the stream x (T, C), through a norm or None; G (inputs, T, C): the gradients behind it."""
 
@@ -322,40 +308,35 @@ class _Read(NamedTuple):
 
 
 def _events(stream, run, b):
-    """What happens to a stream in sequence b, in order: _Write, _Norm and _Read."""
+    """What happens to a stream in sequence b, in order: _Write and _Read."""
     dx = run.dx[stream.body[0], "in"][b]
     for name, y in run.put_in(stream).items():
         yield _Write([Node(stream.named(name))], y[b][None], [(y[b] * dx).sum()])
     for part in stream.parts:
         if not part.is_attention:
-            x, G = run.x[part.reads_at, "in"][b], run.dx[part.first, "in"][b]
-            yield _Read([(Node(part.path), "")], part.before, x, G[None])
-            y, dy = run.x[part.last, "out"][b], run.dx[part.last, "out"][b]
+            x, G = run.x[part.reads_at, "in"][b], run.dx[part.module, "in"][b]
+            yield _Read([(Node(part.path), "")], part.norm, x, G[None])
+            y, dy = run.x[part.module, "out"][b], run.dx[part.module, "out"][b]
             yield _Write([Node(part.path)], y[None], [(y * dy).sum()])
         else:
             yield from _reads(part, run, run.x[part.reads_at, "in"][b], b)
             yield from _writes(part, run, b)
-        if part.after is not None:
-            yield _Norm(part.after, run.x[part.after, "in"][b])
     end = stream.body[-1], "out"
-    for part in stream.readers:
-        yield from _reads(part, run, run.x[end][b], b)
-    if not stream.readers:
-        yield _Read([(Node(stream.named(stream.end)), "")], None, run.x[end][b], run.dx[end][b][None])
+    yield _Read([(Node(stream.named("logits")), "")], None, run.x[end][b], run.dx[end][b][None])
 
 
 def _reads(part, run, x, b):
     """Yield the reads of an attention layer's heads; none if this loss does not depend on what comes after it."""
     call = run.call(part)
-    for p in part.inputs if call.has_grads else ():
+    for p in "qkv" if call.has_grads else "":
         W = getattr(call, f"W_{p.upper()}")  # (n, C, d)
         G = call.projection_grad(p)[b] @ W.swapaxes(1, 2)  # (n, T, C)
-        yield _Read([(Node(part.path, h), p) for h in call.heads], part.before, x, G)
+        yield _Read([(Node(part.path, h), p) for h in call.heads], part.norm, x, G)
 
 
 def _writes(part, run, b):
     """Yield the writes of an attention layer's heads, and of its bias."""
-    call, bias, dy = run.call(part), part.first.out_proj.bias, run.dx[part.last, "out"][b]
+    call, bias, dy = run.call(part), part.module.out_proj.bias, run.dx[part.module, "out"][b]
     z, dz = as_float64(call.z[b]), call.z_grad[b] if call.has_grads else 0.0
     yield _Write([Node(part.path, h) for h in call.heads], z @ call.W_O, (z * dz).sum((1, 2)))
     if bias is not None:

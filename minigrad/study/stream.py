@@ -1,11 +1,10 @@
 """The residual streams of a model: what is written into them, what reads them, and where norms lie.
 
-A stream begins with what is put in, such as embeddings. Each part, an attention layer or an MLP, reads it, through a
-norm of its own if the norms come first, and adds to it. In the original transformer the stream itself passes through a
-norm after each sum. What comes out is read at the end, or by the cross-attention of a decoder.
+A stream begins with what is put in, such as embeddings. Each part, an attention layer or an MLP, reads it, perhaps
+through a norm of its own, and adds to it. What comes out is read at the end.
 
-nn.GPT, AttentionOnly and the layers of an nn.Transformer are known. Blocks of your own, in an nn.ModuleList or an
-nn.Sequential, say what they add to their stream, part by part, each with the norm that it reads through, or None:
+nn.GPT and AttentionOnly are known. Blocks of your own, in an nn.ModuleList or an nn.Sequential, say what they add to
+their stream, part by part, each with the norm that it reads through, or None:
 
     class Block(nn.Module):
         study_parts = {"attn": "ln_1", "mlp": "ln_2"}  # x = x + attn(ln_1(x)), and then x + mlp(ln_2(x))
@@ -14,32 +13,18 @@ flow.py follows gradients along these streams, and cut.py cuts them."""
 
 import re
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..autograd import enable_grad
-from ..nn import (
-    Embedding,
-    LayerNorm,
-    Module,
-    ModuleList,
-    MultiheadAttention,
-    RMSNorm,
-    Sequential,
-    Transformer,
-    TransformerDecoderLayer,
-    TransformerEncoderLayer,
-)
+from ..nn import Embedding, LayerNorm, Module, ModuleList, MultiheadAttention, RMSNorm, Sequential
 from ..nn.gpt.model import Block
 from ..nn.utils import evaluating
 from ..tensor import grad, zeros
 from .importance import check_batch, value_of
 from .layers import as_float64, attention_layers, path_of
 from .trace import trace_heads
-
-LAYERS = TransformerEncoderLayer, TransformerDecoderLayer
 
 
 @dataclass(frozen=True)
@@ -69,23 +54,20 @@ def node_of(name, layers):
 
 @dataclass(eq=False)
 class Part:
-    """An attention layer, or an MLP from its module `first` to its module `last`."""
+    """An attention layer or an MLP, and the norm that it reads through."""
 
     path: str
-    first: Module
-    last: Module
-    before: Module | None = None  # the norm that it reads through,
-    after: Module | None = None  # or the one that the stream passes through once it has written
-    inputs: str = "qkv"  # what of attention reads the stream: of cross-attention "q", and "kv" that of the encoder
+    module: Module
+    norm: Module | None
 
     @property
     def is_attention(self):
-        return isinstance(self.first, MultiheadAttention)
+        return isinstance(self.module, MultiheadAttention)
 
     @property
     def reads_at(self):
         """The module that is called with the stream as it is read."""
-        return self.first if self.before is None else self.before
+        return self.module if self.norm is None else self.norm
 
 
 @dataclass(eq=False)
@@ -95,19 +77,17 @@ class Stream:
     name: str  # "" for the only one
     body: list[Module]
     parts: list[Part]
-    end: str  # what is read there
     embedding: Module | None = None
-    readers: list[Part] = field(default_factory=list)  # cross-attention to what comes out
 
     def named(self, end):
-        """The path of one of its ends, such as "tokens"."""
+        """The path of one of its ends, such as "tokens" or "logits"."""
         return f"{self.name}.{end}" if self.name else end
 
 
 def streams(model):
     """The Streams of a Module: see the top of this file. Raises TypeError, which says what to do, for attention in
     blocks that do not say what their parts are, and for other norms than nn.LayerNorm and nn.RMSNorm over the last
-    dim; ValueError for layers that are not batch first."""
+    dim."""
     rows = {}  # {path of a list: its blocks with parts, and these}
     for path, row in model.named_modules():
         if isinstance(row, (ModuleList, Sequential)):
@@ -116,80 +96,53 @@ def streams(model):
                 rows[path] = blocks, [part for block in blocks for part in found[block]]
     holders = Counter(path.rpartition(".")[0] for path in rows)
     names = {path: path if holders[path.rpartition(".")[0]] > 1 else path.rpartition(".")[0] for path in rows}
-    streams = {names[path]: _stream(model, names[path], *row, alone=len(rows) == 1) for path, row in rows.items()}
-    for path, module in model.named_modules():
-        if isinstance(module, Transformer):
-            encoder, decoder = (streams[f"{path}.{side}".removeprefix(".")] for side in ("encoder", "decoder"))
-            encoder.readers = [
-                Part(part.path, part.first, part.last, module.encoder.norm, inputs="kv")
-                for part in decoder.parts
-                if part.inputs == "q"
-            ]
-    _check(model, list(streams.values()))
-    return list(streams.values())
+    streams = [_stream(model, names[path], *row, alone=len(rows) == 1) for path, row in rows.items()]
+    _check(model, streams)
+    return streams
 
 
 def _stream(model, name, body, parts, alone):
-    if isinstance(body[0], LAYERS):
-        return Stream(name, body, parts, "output")
-    C = next(part.first.embed_dim for part in parts if part.is_attention)
+    C = next(part.module.embed_dim for part in parts if part.is_attention)
     embeddings = (m for m in model.modules() if isinstance(m, Embedding) and m.embedding_dim == C)
-    return Stream(name, body, parts, "logits", next(embeddings, None) if alone else None)
+    return Stream(name, body, parts, next(embeddings, None) if alone else None)
 
 
 def _parts(block, path):
     """The Parts of a block in the order in which they write; none for a Module that does not say which they are."""
-    if isinstance(block, LAYERS):
-        found = []
-        crossing = ["multihead_attn"] if isinstance(block, TransformerDecoderLayer) else []
-        for n, name in enumerate(["self_attn", *crossing, "mlp"], 1):
-            norm = getattr(block, f"norm{n}")
-            first, last = (block.linear1, block.linear2) if name == "mlp" else [getattr(block, name)] * 2
-            before, after = (norm, None) if block.norm_first else (None, norm)
-            found.append(Part(f"{path}.{name}", first, last, before, after, "q" if name in crossing else "qkv"))
-        return found
-    declared = {"attn": "norm1", "mlp": "norm2"} if isinstance(block, Block) else {}
-    found = []
-    for name, norm in getattr(block, "study_parts", declared).items():
-        module = block.get_submodule(name)
-        found.append(Part(f"{path}.{name}", module, module, norm and block.get_submodule(norm)))
-    return found
+    declared = getattr(block, "study_parts", {"attn": "norm1", "mlp": "norm2"} if isinstance(block, Block) else {})
+    return [
+        Part(f"{path}.{name}", block.get_submodule(name), norm and block.get_submodule(norm))
+        for name, norm in declared.items()
+    ]
 
 
 def _check(model, found):
     parts = [part for stream in found for part in stream.parts]
     for path, layer in attention_layers(model).items():
-        if not any(part.first is layer for part in parts):
+        if not any(part.module is layer for part in parts):
             raise TypeError(
                 f"the residual stream of {path or 'the layer'} is not known: the class of its block, in an "
                 'nn.ModuleList or nn.Sequential, has to say study_parts = {"attn": "norm1", "mlp": "norm2"}, what the '
                 "block adds to its stream and the norm that each part reads through"
             )
-        if not layer.batch_first:
-            raise ValueError(
-                "a residual stream has to be (B, T, C): make the model with batch_first=True, and load into it the "
-                "state_dict() of this one, whose parameters are the same"
-            )
     for part in parts:
-        for norm in (part.before, part.after):
-            if norm is not None and (not isinstance(norm, (LayerNorm, RMSNorm)) or len(norm.normalized_shape) != 1):
-                raise TypeError(f"a norm must be nn.LayerNorm or nn.RMSNorm over the last dim, got {norm}")
+        norm = part.norm
+        if norm is not None and (not isinstance(norm, (LayerNorm, RMSNorm)) or len(norm.normalized_shape) != 1):
+            raise TypeError(f"a norm must be nn.LayerNorm or nn.RMSNorm over the last dim, got {norm}")
 
 
 def watched(found):
     """{(module, side "in" or "out"): (is the gradient there needed?, its name)} of Streams: where they begin and end,
-    what their parts read and write, and the norms on their way."""
+    and what their parts read and write."""
     ways = {}
     for stream in found:
         name = stream.name or "the model"
         ways |= {(stream.body[0], "in"): (True, name), (stream.body[-1], "out"): (True, name)}
         for part in stream.parts:
             ways.setdefault((part.reads_at, "in"), (False, part.path))
-            if part.after is not None:
-                ways[part.after, "in"] = False, f"the norm of {part.path}"
-            ways[part.last, "out"] = True, part.path
+            ways[part.module, "out"] = True, part.path
             if not part.is_attention:
-                ways[part.first, "in"] = True, part.path
+                ways[part.module, "in"] = True, part.path
     return ways
 
 
@@ -263,14 +216,14 @@ class Run:
 # ---------------------------------------------------------------------------------------------------------------- norms
 
 
-def through_norm(norm, x, u, dtype):
-    """The change of norm(x) when x changes by u: x (n, C), u (…, n, C), float64. dtype: what the model computes in."""
-    return _weight(norm) * _projected(norm, x, u, dtype)
-
-
 def back_through_norm(norm, x, dy, dtype):
-    """dx of y = norm(x), from dy (…, n, C)."""
-    return _projected(norm, x, _weight(norm) * dy, dtype)
+    """dx of y = norm(x), from x (n, C) and dy (…, n, C), float64: (I - x̂ x̂ᵀ / C) dy / σ, for a LayerNorm after
+    centering. dtype: what the model computes in."""
+    dy, sigma = _weight(norm) * dy, _divisor(norm, x, dtype)
+    if isinstance(norm, LayerNorm):
+        x, dy = (a - a.mean(-1, keepdims=True) for a in (x, dy))
+    xhat = x / sigma
+    return (dy - xhat * (dy * xhat).mean(-1, keepdims=True)) / sigma
 
 
 def back_at_most(norm, x, dy, dtype):
@@ -288,12 +241,3 @@ def _divisor(norm, x, dtype):
     if isinstance(norm, LayerNorm):
         x = x - x.mean(-1, keepdims=True)
     return np.sqrt((x**2).mean(-1, keepdims=True) + eps)
-
-
-def _projected(norm, x, u, dtype):
-    """(I - x̂ x̂ᵀ / C) u / σ, for a LayerNorm after centering: symmetric, so that it serves in both directions."""
-    sigma: Any = _divisor(norm, x, dtype)
-    if isinstance(norm, LayerNorm):
-        x, u = (a - a.mean(-1, keepdims=True) for a in (x, u))
-    xhat = x / sigma
-    return (u - xhat * (u * xhat).mean(-1, keepdims=True)) / sigma

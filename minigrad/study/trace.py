@@ -240,7 +240,6 @@ class HeadTrace:
     def _keep_tokens(self, model, args):
         ints = [x for x in args if isinstance(x, Tensor) and x.ndim == 2 and x.dtype.kind in "iu"]
         known = len(ints) == 1 or (ints and isinstance(model, (GPT, AttentionOnly)))
-        known = known and all(layer.batch_first for layer in self.layers.values())  # else they may be (T, B)
         self.tokens = ints[0].cpu().numpy().copy() if known else None
 
     def _keep_products(self, p, g):

@@ -319,3 +319,9 @@ def test_heads_that_keys_do_not_divide_are_refused(nkv, dropout_p):
     k = data(1, nkv, 5, 2)
     with pytest.raises(ValueError, match=f"attention: {nkv} heads of keys do not divide 4 heads of queries"):
         F.scaled_dot_product_attention(data(1, 4, 3, 2), k, k, dropout_p=dropout_p, enable_gqa=True)
+
+
+def test_batch_first_has_to_be_said():
+    for options in ({}, dict(batch_first=None), dict(batch_first=False)):
+        with pytest.raises(TypeError, match=r"inputs \(B, T, C\): say batch_first=True"):
+            nn.MultiheadAttention(8, 2, **options)

@@ -15,7 +15,6 @@ The lines that change, and the largest difference of any loss in 20 to 83 steps:
 | mingpt: chargpt with its trainer | 9 imports | 9e-16 |
 | makemore, with any of its six --types | 10: 5 imports, 5 for TensorBoard | 1e-15 |
 | bigram and gpt of ng-video-lecture | 3 imports each | 9e-16 |
-| wordlm: the Transformer of pytorch/examples | 9: 6 imports; ONNX, batch_first=False, and a file by its name | 2e-15 |
 | micrograd: its demo beside micrograd itself, with Tensors of one number for Values | 3 | 4e-16 |"""
 
 import argparse
@@ -92,20 +91,6 @@ PROGRAMS = {
         short=LECTURE
         | {"n_embd = 384": "n_embd = 16", "n_(head|layer) = 6": r"n_\1 = 2", "dropout = 0.2": "dropout = 0.0"}
         | {"block_size = 256": "block_size = 16", "batch_size = 64": "batch_size = 4"},
-    ),
-    "wordlm": Program(  # of pytorch/examples
-        "word_language_model/main.py",
-        ("word_language_model/model.py", "word_language_model/data.py"),
-        "--model=Transformer --data=. --epochs=1 --emsize=16 --nhid=16 --bptt=8 --batch_size=8 --lr=0.1 --dropout=0",
-        short={
-            "num_encoder_layers=nlayers": "num_encoder_layers=nlayers, dropout=0.0", "# Load the best": "exit() #",
-            r"torch.ones\(sz,sz\)\)\)": "torch.ones(sz,sz))).double()",
-        },
-        deleted="^import torch.onnx",
-        changes={
-            "num_encoder_layers=nlayers": "num_encoder_layers=nlayers, batch_first=False",
-            r"torch.save\(model, f\)": "torch.save(model, args.save)",
-        },
     ),
     "micrograd": Program(
         "demo.ipynb",

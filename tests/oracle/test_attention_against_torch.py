@@ -24,18 +24,16 @@ def mask_of(kind, rng, *shape):
     return mask
 
 
-def arrays(*shapes, batch_first=True):
+def arrays(*shapes):
     rng = np.random.default_rng(5)
-    xs = [rng.standard_normal(shape) for shape in shapes]
-    return xs if batch_first else [x.swapaxes(0, 1) for x in xs]
+    return [rng.standard_normal(shape) for shape in shapes]
 
 
-def attentions(torch, form="batched", batch_first=True, **options):
-    options["batch_first"] = batch_first
+def attentions(torch, form="batched", **options):
     return twins(
         torch,
-        lambda m: mg.nn.MultiheadAttention(C, NH, impl=form, dtype=mg.float64, **options),
-        lambda m: m.nn.MultiheadAttention(C, NH, dtype=m.float64, **options),
+        lambda m: mg.nn.MultiheadAttention(C, NH, impl=form, batch_first=True, dtype=mg.float64, **options),
+        lambda m: m.nn.MultiheadAttention(C, NH, batch_first=True, dtype=m.float64, **options),
     )
 
 
@@ -48,13 +46,12 @@ def attentions(torch, form="batched", batch_first=True, **options):
 @pytest.mark.parametrize("padding", [None, "bool", "float"])
 @pytest.mark.parametrize("mask", [None, "bool", "float", "bool per head", "float per head"])
 @pytest.mark.parametrize("inputs", ["self", "cross", "q, k, v", "of other sizes", "without bias"])
-@pytest.mark.parametrize("batch_first", [True, False])
-def test_multihead_attention(torch, batch_first, inputs, mask, padding, weights, form):
+def test_multihead_attention(torch, inputs, mask, padding, weights, form):
     rng = np.random.default_rng(0)
     shapes = {"self": [(T, C)], "cross": [(T, C), (S, C)], "q, k, v": [(T, C), (S, C), (S, C)],
               "of other sizes": [(T, C), (S, 5), (S, 4)], "without bias": [(T, C), (S, C)]}[inputs]  # fmt: skip
     options = {"of other sizes": dict(kdim=5, vdim=4), "without bias": dict(bias=False)}.get(inputs, {})
-    xs, S_ = arrays(*((B, *shape) for shape in shapes), batch_first=batch_first), shapes[-1][0]
+    xs, S_ = arrays(*((B, *shape) for shape in shapes)), shapes[-1][0]
     masks = {}
     if mask:
         masks["attn_mask"] = mask_of(mask.split()[0], rng, *((B * NH, T, S_) if "per head" in mask else (T, S_)))
@@ -66,7 +63,7 @@ def test_multihead_attention(torch, batch_first, inputs, mask, padding, weights,
         given = {name: m.tensor(array) for name, array in masks.items()}
         return layer(q, k, v, need_weights=weights != "none", average_attn_weights=weights == "mean", **given)
 
-    assert_layers_agree(torch, *attentions(torch, form, batch_first, **options), call, xs)
+    assert_layers_agree(torch, *attentions(torch, form, **options), call, xs)
 
 
 @pytest.mark.parametrize("need_weights", [True, False])
@@ -106,43 +103,6 @@ def test_grouped_attention(torch, nkv, causal):
         found.append([y.detach().numpy(), *(x.grad.numpy() for x in xs)])
     for a, b in zip(*found):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11)
-
-
-@pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("activation", ["relu", "gelu"])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("batch_first", [True, False])
-def test_layers(torch, batch_first, norm_first, activation, bias):
-    options = dict(dim_feedforward=16, dropout=0.0, activation=activation, norm_first=norm_first, bias=bias)
-
-    def made(kind):
-        return twins(torch, lambda m: getattr(m.nn, kind)(C, NH, batch_first=batch_first, dtype=m.float64, **options))
-
-    def encode(layer, m, x):
-        return layer(x, src_mask=m.tensor(~np.tri(S, dtype=bool)), src_key_padding_mask=m.tensor(PADDING))
-
-    def decode(layer, m, x, memory):
-        future, padding = m.tensor(~np.tri(T, dtype=bool)), m.tensor(PADDING)
-        return layer(x, memory, tgt_mask=future, memory_mask=m.tensor(HIDDEN), memory_key_padding_mask=padding)
-
-    assert_layers_agree(torch, *made("TransformerEncoderLayer"), encode, arrays((B, S, C), batch_first=batch_first))
-    xs = arrays((B, T, C), (B, S, C), batch_first=batch_first)
-    assert_layers_agree(torch, *made("TransformerDecoderLayer"), decode, xs)
-
-
-@pytest.mark.filterwarnings("ignore:enable_nested_tensor")  # PyTorch of its own encoder
-@pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("batch_first", [True, False])
-def test_transformer(torch, batch_first, norm_first):
-    options = dict(dim_feedforward=16, dropout=0.0, batch_first=batch_first, norm_first=norm_first)
-
-    def call(layer, m, src, tgt):
-        padding = m.tensor(PADDING)
-        return layer(src, tgt, tgt_mask=m.tensor(~np.tri(T, dtype=bool)), src_key_padding_mask=padding,
-                     memory_key_padding_mask=padding)  # fmt: skip
-
-    layers = twins(torch, lambda m: m.nn.Transformer(C, NH, 2, 3, dtype=m.float64, **options))
-    assert_layers_agree(torch, *layers, call, arrays((B, S, C), (B, T, C), batch_first=batch_first))
 
 
 def test_gpt_2_from_hugging_face(torch, tmp_path):

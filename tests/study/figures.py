@@ -1,4 +1,4 @@
-"""How exactly the identities of study hold, on three models and in two dtypes. Not a test: it prints a table.
+"""How exactly the identities of study hold, on two models and in two dtypes. Not a test: it prints a table.
 
     python -m tests.study.figures
 
@@ -8,32 +8,18 @@ import numpy as np
 
 import minigrad as mg
 from minigrad import nn, study
-from minigrad.nn import functional as F
 from minigrad.study.importance import returned_loss
 from minigrad.study.layers import WEIGHTS
 
 V, T, B = 65, 32, 4
 
 
-class EncoderDecoder(nn.Module):
-    """Reads one sequence, writes another, and returns the loss."""
-
-    def __init__(self):
-        self.source, self.target, self.head = nn.Embedding(V, 32), nn.Embedding(V, 32), nn.Linear(32, V)
-        self.transformer = nn.Transformer(32, 4, 2, 2, 64, dropout=0.0, batch_first=True)
-
-    def forward(self, src, tgt, y):
-        x = self.transformer(self.source(src), self.target(tgt), tgt_is_causal=True)
-        return F.cross_entropy(self.head(x).reshape(-1, V), y.reshape(-1))
-
-
 def models():
     """(name, model, batch)"""
     config = dict(vocab_size=V, block_size=T, n_layer=2, n_head=4, n_embd=64)
-    x, y, z = (mg.randint(0, V, (B, T)) for _ in range(3))
+    x, y = (mg.randint(0, V, (B, T)) for _ in range(2))
     yield "char-LM", nn.GPT(nn.GPTConfig(**config)), (x, y)
     yield "GQA, rotary", nn.GPT(nn.GPTConfig(**config, n_kv_head=2, positions="rotary")), (x, y)
-    yield "encoder–decoder", EncoderDecoder(), (x, y[:, :-4], z[:, :-4])
 
 
 def relative(one, other):

@@ -139,9 +139,9 @@ def test_queries_and_keys_of_different_texts_are_at_no_same_positions():
     with study.trace_heads(model) as trace:
         model(x, y).backward()  # T == S
     table = trace.table(["previous", "induction", "norm"], tokens=x)
-    assert np.isnan(table["previous"]["transformer.decoder.layers.0.multihead_attn"]).all()
-    assert np.isnan(table["induction"]["transformer.decoder.layers.1.multihead_attn"]).all()
-    assert np.isfinite(table["previous"]["transformer.decoder.layers.0.self_attn"]).all()
+    assert np.isnan(table["previous"]["decoder.0.multihead_attn"]).all()
+    assert np.isnan(table["induction"]["decoder.1.multihead_attn"]).all()
+    assert np.isfinite(table["previous"]["decoder.0.self_attn"]).all()
 
 
 def test_a_sequence_of_padding_does_not_count():

@@ -99,7 +99,7 @@ def test_cross_attention_and_a_layer_used_twice():
     shapes = {path.split(".")[-1]: trace[path].pattern.shape for path in trace}
     assert shapes == {"self_attn": (B, 4, 5, 5), "multihead_attn": (B, 4, 5, T)}
     assert len(list(trace)) == 5
-    assert trace["transformer.decoder.layers.0.multihead_attn"].pattern[0, :, :, 4:].max() == 0  # padding
+    assert trace["decoder.0.multihead_attn"].pattern[0, :, :, 4:].max() == 0  # padding
 
     layer = nn.MultiheadAttention(8, 2, dtype=mg.float64, batch_first=True)
     x = mg.randn(1, 3, 8, dtype=mg.float64)
@@ -343,7 +343,7 @@ def test_tokens_of_a_page(tmp_path):
     model, (src, tgt) = EncoderDecoder(), tokens()
     with study.trace_heads(model, grads=False) as trace:
         model(src, tgt[:, :5])
-    cross = "transformer.decoder.layers.1.multihead_attn"
+    cross = "decoder.1.multihead_attn"
     texts = {cross: ([list("hallo")] * B, [list("hello!")] * B)}
     header = page_data(trace.to_html(tmp_path / "heads.html", texts))
     assert header["tokens"] == [texts[cross][0], texts[cross][1]]
