@@ -16,24 +16,14 @@ from ..random import default_generator
 from ..replay.captured import Captured
 from ..tensor import Tensor
 from .frameworks import Adapted, Engine, Pair, nothing_returned, owner_of
-from .subject import Leaf, Subject, branches, flat, gradients_of, host, mapped, wrapped
+from .subject import Leaf, Subject, branches, flat, host, mapped, wrapped
 
 
 class Keywords(dict):
     """Keyword arguments, as the last input of a function."""
 
 
-class Expecting(partial):
-    """fn, whose gradient should be expected_vjp(dy, *inputs) instead of the derivative of its values."""
-
-    def __init__(self, fn, expected_vjp):
-        self.whole, self.expected_vjp = fn, expected_vjp
-
-    def __new__(cls, fn, expected_vjp):
-        return super().__new__(cls, fn)
-
-
-def prepared(fn, inputs, kwargs=None, vjp=None, expected_vjp=None):
+def prepared(fn, inputs, kwargs=None, vjp=None):
     """(fn, inputs) for subject_of and the probes: a single tuple of inputs is unpacked, keyword arguments become the
     last input, and a function of another framework one of Tensors."""
     if not callable(fn):
@@ -46,8 +36,7 @@ def prepared(fn, inputs, kwargs=None, vjp=None, expected_vjp=None):
         inputs = (*inputs, Keywords(kwargs))
     if framework is not None:
         fn, inputs = framework.adapted(fn), mapped(inputs, framework.entered, of=framework.kinds)
-        expected_vjp = expected_vjp and fn.expectation(expected_vjp)
-    return (Expecting(fn, expected_vjp) if expected_vjp else fn), inputs
+    return fn, inputs
 
 
 def framework_of(fn, inputs, vjp=None):
@@ -69,8 +58,7 @@ def framework_of(fn, inputs, vjp=None):
                 )
             return Pair(vjp)
     if vjp is not None:
-        raise TypeError("gradcheck: vjp is for functions of NumPy arrays; others have gradients of their own. "
-                        "expected_vjp is compared with those")  # fmt: skip
+        raise TypeError("gradcheck: vjp is for functions of NumPy arrays; others have gradients of their own")
     return found
 
 
@@ -97,7 +85,6 @@ def subject_of(fn, inputs, wrt):
     try:
         with autograd.enable_grad():
             subject = Subject(call, call.chosen, label_of(fn), call.constants)
-            subject.expected = call.expected if isinstance(fn, Expecting) else None
             yield subject
     finally:
         default_generator.state = state
@@ -110,8 +97,6 @@ class _Call:
 
     def __init__(self, fn, inputs, wrt):
         op = op_of(fn)
-        self.expected_vjp: Any = fn.expected_vjp if isinstance(fn, Expecting) else None
-        fn = fn.whole if isinstance(fn, Expecting) else fn
         self.function, self.inputs = op.apply if fn is op else fn, inputs
         self.leaves: dict = {}  # id of a float Tensor or a parameter -> Leaf; one Tensor passed twice is one leaf
         self.others: dict = {}  # id of another Tensor -> (name, array)
@@ -173,36 +158,12 @@ class _Call:
 
         return mapped(tuple(self.inputs), replaced)
 
-    def expected(self, dys, arrays):
-        """The gradient of each chosen leaf that expected_vjp gives at `arrays`."""
-        like = self.chosen[0].tensor
-        tensors = [leaf.tensor if leaf.parameter else wrapped(a.copy(), like) for leaf, a in zip(self.chosen, arrays)]
-        inputs = self.replaced(tensors)
-        dys = [wrapped(dy, like) for dy in dys]
-        found = called(partial(self.expected_vjp, dys[0] if len(dys) == 1 else tuple(dys)), inputs)
-        args, keywords = (inputs[:-1], inputs[-1]) if isinstance(inputs[-1], Keywords) else (inputs, None)
-        at = gradients_of(found, mapped((args, keywords or self.module), _parameters, of=Module))
-        gradients = []
-        for leaf, x in zip(self.chosen, tensors):
-            g = at.get(id(x))
-            if g is None and leaf.parameter:
-                raise TypeError(f"gradcheck: expected_vjp gives no gradient for {leaf.name}; leave it out with wrt")
-            g = np.zeros(leaf.array.shape) if g is None else host(g) if isinstance(g, Tensor) else np.asarray(g)
-            if g.shape != leaf.array.shape:
-                raise TypeError(f"gradcheck: expected_vjp gives shape {g.shape} for {leaf.name}: {leaf.array.shape}")
-            gradients.append(g)
-        return gradients
-
 
 def _module_of(fn):
     """The Module that fn is, wraps, or is a method of, or None."""
     fn = plain(fn)
     candidates = fn, getattr(fn, "__self__", None), fn.module if isinstance(fn, Adapted) else None
     return next((x for x in candidates if isinstance(x, Module)), None)
-
-
-def _parameters(module):
-    return dict(module.named_parameters())
 
 
 def _chosen(leaves, wrt, names):

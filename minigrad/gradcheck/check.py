@@ -25,7 +25,7 @@ SECONDS = 30.0  # time for a function of another framework
 def gradcheck(
     fn: Any, *inputs: Any, kwargs: Mapping[str, Any] | None = None, wrt: Any = None, mode: str = "auto",
     directions: int = 4, order: int = 1, rtol: float = 1e-7, atol: float = 0.0, eps: float | None = None,
-    vjp: Callable[..., Any] | None = None, expected_vjp: Any = None, kinks: str = "report",
+    vjp: Callable[..., Any] | None = None, kinks: str = "report",
     probes: str | Iterable[str] | None = "all", seed: int = 0, budget: float | None = None, strict: bool = False,
     raise_on_fail: bool = True,
 ) -> GradcheckReport:  # fmt: skip
@@ -43,17 +43,16 @@ def gradcheck(
                 gradient; if no Tensor does, all of them; and the parameters of Modules.
     mode        "full": every element of the Jacobian. "directional": random directions, a wrong one bisected down to
                 the element. "auto": full up to 512 input elements, then with `directions` random combinations of the
-                outputs if there are more than 512 of those. "probes": no differences, only the probes.
+                outputs if there are more than 512 of those. "probes": no differences, only the probes, as for a
+                gradient that is deliberately not the derivative.
     order       2 checks the gradient of the gradient, with respect to inputs and cotangents, and so on.
     rtol, atol  passes if |analytic - numeric| <= atol + rtol max(|analytic|, |numeric|) + 3 bar. An atol hides wrong
                 gradients that are small.
     eps         the first step of the differences, of which the others are fractions. Default: 2^-9, less where many
                 elements move at once, and others in doubt.
-    vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays.
-    expected_vjp  (dy, *inputs) -> gradients: the intended gradient where it is not the derivative, such as that
-                of a straight-through estimator. It is compared at order 1 in place of differences, also by the probes.
-                This and vjp return a tuple with an entry for each input, of the input's structure (for a Module a dict
-                by the parameters' paths); None means zeros. dy is a tuple if fn has several outputs.
+    vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays. It returns a tuple with
+                an entry for each input, of the input's structure; None means zeros. dy is a tuple if fn has several
+                outputs.
     kinks       where the one-sided slopes differ and the gradient lies between them: "report" makes it a KINK,
                 which passes; "error" fails.
     probes      "all", or names out of PROBES, or () for none.
@@ -82,7 +81,7 @@ def gradcheck(
     """
     __tracebackhide__ = True  # pytest shows the line that called this, and the message
     probes = _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed, budget)
-    fn, inputs = prepared(fn, inputs, kwargs, vjp, expected_vjp)
+    fn, inputs = prepared(fn, inputs, kwargs, vjp)
     if budget is None and isinstance(plain(fn), Adapted):
         budget = SECONDS
     rng = np.random.default_rng([SALT, seed])
@@ -118,7 +117,7 @@ def gradcheck(
             follow("whether a kink explains it", excuse, comparison)
         report.leaves = [(x.name, x.given.shape, str(x.given.dtype), x.given.strides) for x in subject.leaves]
         report.ops = comparison.forward.op_names()
-        if report.verdict == FAIL and len(report.ops) > 1 and not subject.expected:
+        if report.verdict == FAIL and len(report.ops) > 1:
             report.culprit = follow("the op that is wrong", culprit, subject) or ""
         report.evaluations, report.seconds = subject.evaluations, time.perf_counter() - began
         report.unfinished = clock.left_out

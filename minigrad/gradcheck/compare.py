@@ -111,7 +111,6 @@ class Comparison:
         self.rtol = max(rtol, COARSE * self.coarsest) if self.coarsest > EPS else rtol
         self.y = self.forward.y
         self.defined = np.flatnonzero(np.isfinite(self.y))  # an output of ±∞ (a mask, say) has no derivative
-        self.each_output = np.eye(self.y.size)[self.defined] if subject.expected else None
         nan = np.isnan(self.y)
         if nan.any():
             output, note = self.forward.output_name(int(nan.argmax())), f"{nan.sum()} of {nan.size} outputs are NaN"
@@ -169,16 +168,8 @@ class Comparison:
         highest = max(4 * step, FAR, sizes[sizes > 0].min(initial=np.inf) / 8 if sizes.any() else 0)
         return step, highest, sizes.max(initial=0)
 
-    def exact(self, direction, cotangents, noise):
-        """The expected Derivative along `direction`, where no differences are taken."""
-        value = self.subject.expected_slopes(direction, self.each_output if cotangents is None else cotangents)
-        bar, never = 16 * EPS * np.abs(value).max(initial=0) + noise, np.zeros(value.shape, bool)
-        return Derivative(value, bar, bar, value, value, never, never, never, np.abs(value), ~never, never)
-
     def slope(self, direction, cotangents, noise):
         """The Derivative along `direction` from a first look."""
-        if self.subject.expected is not None:
-            return self.exact(direction, cotangents, noise)
         step, _, largest = self.steps(direction)
         return derivative(self.path(direction, cotangents), noise, step, 64 * EPS * largest)
 
@@ -188,8 +179,6 @@ class Comparison:
 
         Those that disagree, or that rounding hides, get a second look, at steps of all sizes. A difference counts only
         where both looks see it."""
-        if self.subject.expected is not None:
-            return self.judged(analytic, self.exact(direction, cotangents, noise), size, flow)
         phi, (step, highest, largest) = self.path(direction, cotangents), self.steps(direction)
         first = derivative(phi, noise, step, 64 * EPS * largest)
         found = self.judged(analytic, first, size, flow)
@@ -316,7 +305,7 @@ def check_elements(c, combinations=None):
         if (found := attempt(f"Jacobian of {leaf.name}", columns)) is None:
             continue
         codes = np.array([column.codes for column in found]).T
-        if (codes == CODE[FAIL]).any() and not c.subject.expected:
+        if (codes == CODE[FAIL]).any():
             what = f"whether rounding explains it in {leaf.name}"
             follow(what, _allow_for_rounding, c, i, cotangents, noise, found, codes)
             codes = np.array([column.codes for column in found]).T
@@ -438,7 +427,7 @@ class Directional:
         flow = np.maximum(self.flow, np.linalg.norm(parts))
         size = np.abs(self.gradient[np.isfinite(self.gradient)]).max(initial=0)
         found = c.compare(self.direction(u), self.cotangents, self.noise, flow, np.array([parts.sum()]), size)
-        if found.codes[0] == CODE[FAIL] and not self.subject.expected:  # may rounding within the backward explain it?
+        if found.codes[0] == CODE[FAIL]:  # may rounding within the backward explain it?
             spread = joined(self.subject.spread(self.forward_dys())[1:])
             found.reliable &= found.difference > 8 * np.linalg.norm(spread[u != 0] * u[u != 0])
             disputed = found.difference[0], self.noise[0]

@@ -19,7 +19,7 @@ from ..base.engines import Own
 from ..nn import Module
 from ..random import default_generator
 from ..tensor import Tensor, from_numpy
-from .subject import flat, gradients_of, host, mapped
+from .subject import flat, gradients_of, mapped
 
 
 def owner_of(fn):
@@ -108,18 +108,6 @@ class Adapted:
         """What the report should say of outputs that are not checked."""
         out = [i for i, kept in enumerate(self.kept or ()) if not kept]
         return f"float outputs {out} require no gradient, in contrast to the others" if out else ""
-
-    def expectation(self, expected_vjp):
-        """expected_vjp, which takes and returns the framework's arrays, as a function from Tensors to NumPy's."""
-
-        def there(x):
-            return self.framework.constant(host(x)) if isinstance(x, Tensor) else x.foreign
-
-        def called(*args, **keywords):
-            args, keywords = mapped((args, keywords), there, of=(Tensor, Module))
-            return mapped(expected_vjp(*args, **keywords), self.framework.host, of=self.framework.kinds)
-
-        return called
 
 
 class _Call:

@@ -1,17 +1,14 @@
 """The result of a check: verdicts, a table, and a message with hints at the cause."""
 
 import math
-import platform
 import site
 import sysconfig
 import traceback
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from ..version import __version__
 
 PASS, KINK, WARN, INCONCLUSIVE, NONFINITE, FAIL = SEVERITY = (
     "PASS", "KINK", "WARN", "INCONCLUSIVE", "NONFINITE", "FAIL"
@@ -41,7 +38,7 @@ class GradcheckError(AssertionError):
 @dataclass
 class Finding:
     """The result of one check: of a leaf's Jacobian, a direction, or a probe. The numbers are those of its worst
-    element; to_dict of a report explains the fields."""
+    element."""
 
     check: str  # "Jacobian", "direction 2", "layout fortran", …
     verdict: str
@@ -82,7 +79,7 @@ def failure(check, note):
 
 @dataclass
 class GradcheckReport:
-    """All findings of one gradcheck. True if it passed; to_dict explains the fields."""
+    """All findings of one gradcheck. True if it passed."""
 
     label: str
     order: int
@@ -141,14 +138,6 @@ class GradcheckReport:
         within = "" if self.budget is None else f" within {self.budget:g} s"
         within += f", {len(self.unfinished)} left out" if self.unfinished else ""
         return f"{self.verdict} {self.label}{order} ({self.mode}){within}: {cost}, seed {self.seed}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as a dict that JSON can hold: its fields, with verdict, passed and versions; of each finding also
-        its place and error. Numbers that are not finite are strings: "nan", "inf", "-inf"."""
-        data = asdict(self) | {"verdict": self.verdict, "passed": bool(self), "versions": versions()}
-        for f, of in zip(data["findings"], self.findings):
-            f |= {"place": of.place, "error": of.error}
-        return plain_values(data)
 
     def message(self) -> str:
         """What failed and where, the numbers, a hint at the cause, and the call if it is not the user's own."""
@@ -214,26 +203,8 @@ def users_line(error):
     return ""
 
 
-def versions():
-    """Versions of everything that a result may depend on."""
-    return {"minigrad": __version__, "numpy": np.__version__, "python": platform.python_version()}
-
-
 def number(x, form=".6g"):
     return "" if x is None else format(x, form)
-
-
-def plain_values(x):
-    """x as what JSON can hold: numbers that are not finite become strings, keys too."""
-    if isinstance(x, dict):
-        return {str(key): plain_values(value) for key, value in x.items()}
-    if isinstance(x, (list, tuple)):
-        return [plain_values(value) for value in x]
-    if isinstance(x, (bool, np.bool_)):
-        return bool(x)
-    if isinstance(x, (float, np.floating)):
-        return float(x) if math.isfinite(x) else str(float(x))
-    return int(x) if isinstance(x, np.integer) else x
 
 
 def _differ(left, right):

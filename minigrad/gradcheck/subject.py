@@ -10,7 +10,6 @@ Four words are used for what goes in and out, here and in all of gradcheck:
 import copy
 import math
 from dataclasses import fields, is_dataclass
-from typing import Any
 
 import numpy as np
 
@@ -42,8 +41,6 @@ class Subject:
         self.constants = constants  # those of the latest call: (name, the array passed, what it held before)
         self.random_state = default_generator.state
         self.evaluations = 0
-        self.expected: Any = None  # (dys, arrays) -> the intended gradients, if they are not derivatives
-        self._expected_rows: tuple = (None, None)
         self.needs_graph = False  # the function takes a gradient inside
 
     @property
@@ -122,15 +119,6 @@ class Subject:
     def shifted(self, direction, t):
         """The point that lies t along `direction`."""
         return [a if u is None else a + t * u for a, u in zip(self.arrays, direction)]
-
-    def expected_slopes(self, direction, cotangents):
-        """The expected derivative of each row of cotangents @ outputs along `direction`."""
-        known_for, rows = self._expected_rows
-        if known_for is not cotangents:
-            run = self.run()
-            rows = np.array([joined(self.expected(run.dys(row), self.arrays)) for row in cotangents])
-            self._expected_rows = cotangents, rows
-        return rows @ joined([np.zeros(a.shape) if u is None else u for a, u in zip(self.arrays, direction)])
 
     def derivative(self, rng):
         """The Subject whose outputs are this one's gradients. It is a function of the leaves and of the dys."""

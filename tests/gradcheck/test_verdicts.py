@@ -1,5 +1,6 @@
 """minigrad.gradcheck: verdicts, inputs, options. What it catches is in test_mutants.py."""
 
+import dataclasses
 import math
 import re
 from collections import namedtuple
@@ -253,7 +254,7 @@ def test_modes_agree_and_say_which():
 
 def test_same_seed_same_report():
     def checked(seed):
-        found = gradcheck(wrong_sin, data(700), seed=seed, raise_on_fail=False).to_dict()
+        found = dataclasses.asdict(gradcheck(wrong_sin, data(700), seed=seed, raise_on_fail=False))
         return {key: value for key, value in found.items() if key != "seconds"}
 
     states = []

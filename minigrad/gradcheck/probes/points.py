@@ -19,7 +19,7 @@ from ...autograd import FormulaOp
 from ...backend import reference
 from ...nn import Module
 from ...tensor import Tensor, from_backend
-from ..call import Expecting, Keywords, argument_names, op_of, plain, signed, subject_of
+from ..call import Keywords, argument_names, op_of, plain, signed, subject_of
 from ..frameworks import Adapted, Engine, Pair
 from ..report import NotApplicable
 from ..subject import flat, host, joined, mapped, wrapped
@@ -351,8 +351,6 @@ def parameters(p):
     other way round, numbers larger, smaller, 0 and negative, and strings in the code. Then where two options have:
     padding, say, may be wrong only with a stride."""
     p.require_first_order()
-    if isinstance(p.fn, Expecting):
-        raise NotApplicable("expected_vjp holds for these parameters")
     if checks_nothing(p) and any(x.dtype.kind in "iu" for x in flat(p.inputs)):
         raise NotApplicable("the op does not look whether an index fits")
     one, two = [], []
