@@ -19,7 +19,7 @@ MANY_OPS = 64  # or only one, if at least this many ops run: in a loop, say, all
 MOST_KINKS = 2  # removed from a direction before it is given up: another point may have many
 SMALL = 2.0**-13  # a step at which functions that vary on a scale of 1 are straight, and not lost in rounding
 STRETCH = 0.8541  # steps of the second opinion are stretched by this
-SHOWN = 24  # elements of an input in the text of a call
+SHOWN = 8  # elements of an input in the text of a call: it has to fit a screen
 
 
 def check_point(p, point):
@@ -191,7 +191,8 @@ def described(point):
 
     def text(x):
         if isinstance(x, Tensor):
-            return str(host(x).tolist()) if x.numel() <= SHOWN else f"<{x.dtype} of shape {tuple(x.shape)}>"
+            numbers = np.array2string(host(x), precision=4, separator=",").replace("\n", "").replace(" ", "")
+            return numbers.replace(",", ", ") if x.numel() <= SHOWN else f"<{x.dtype} of shape {tuple(x.shape)}>"
         if isinstance(x, (list, tuple)):
             return f"[{', '.join(map(text, x))}]"
         return shortened(x)
