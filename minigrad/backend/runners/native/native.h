@@ -61,6 +61,13 @@ ATOMIC(atomicMax, old < v ? v : old)
 // libm's are exact to half a unit, but scalar; these are within 2 units in the last place and vectorise. Double stays
 // with libm. Each is right at ±∞ and NaN.
 
+// A polynomial of x; the coefficient of the highest power comes first.
+template <typename V, typename... C>
+inline __attribute__((always_inline)) V poly(V x, V p, C... rest) {
+  ((p = p * x + rest), ...);
+  return p;
+}
+
 // e^x = 2^n e^r, |r| ≤ ln 2 / 2: Cephes' polynomial (S. L. Moshier, "Methods and programs", 1989). What is 0 in float is
 // not computed: a product that underflows takes a CPU a hundred times as long, and attention's masks are made of e^-∞.
 inline __attribute__((always_inline)) float exp_(float x) {
@@ -71,14 +78,8 @@ inline __attribute__((always_inline)) float exp_(float x) {
   float n = shifted - 12582912.f;
   float r = __builtin_fmaf(n, -0.693359375f, clipped);
   r = __builtin_fmaf(n, 2.12194440e-4f, r);
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r + 1.f;
-  p = p * r + 1.f;
+  float p = poly(r, 1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f, 4.1665795894e-2f, 1.6666665459e-1f,
+                 5.0000001201e-1f, 1.f, 1.f);
   int both;
   std::memcpy(&both, &shifted, 4);
   both += 254 - 0x4b400000;  // n + 254: less the bits of 12582912
@@ -93,11 +94,7 @@ inline __attribute__((always_inline)) float exp_(float x) {
 inline __attribute__((always_inline)) float tanh_(float x) {
   float a = __builtin_fabsf(x), s = x * x;
   float large = 1.f - 2.f / (exp_(a + a) + 1.f);
-  float p = -5.70498872745e-3f;
-  p = p * s + 2.06390887954e-2f;
-  p = p * s - 5.37397155531e-2f;
-  p = p * s + 1.33314422036e-1f;
-  p = p * s - 3.33332819422e-1f;
+  float p = poly(s, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f, -3.33332819422e-1f);
   float small = p * s * a + a;
   return __builtin_copysignf(a < 0.625f ? small : large, x);
 }
@@ -108,24 +105,12 @@ inline __attribute__((always_inline)) float tanh_(float x) {
 // erf x = x + x P(x²) for |x| < 1.1; beyond, 1 - erfc |x| = 1 - Q(|x| - 2)^4, where what Q loses counts little.
 inline __attribute__((always_inline)) float erf_(float x) {
   float a = __builtin_fabsf(x), s = x * x;
-  float p = 7.23606863e-05f;
-  p = p * s - 0.000782473944f;
-  p = p * s + 0.00516773108f;
-  p = p * s - 0.026843518f;
-  p = p * s + 0.112833641f;
-  p = p * s - 0.376126111f;
-  p = p * s + 0.128379166f;
+  float p = poly(s, 7.23606863e-05f, -0.000782473944f, 0.00516773108f, -0.026843518f, 0.112833641f, -0.376126111f,
+                 0.128379166f);
   float small = __builtin_fmaf(x, p, x);
   float t = (a > 4.f ? 4.f : a) - 2.f;  // erf 4 is 1 in float; a NaN stays
-  float q = -1.30057915e-05f;
-  q = q * t - 0.000179836847f;
-  q = q * t + 0.000750374747f;
-  q = q * t + 0.00152864959f;
-  q = q * t - 0.0122346748f;
-  q = q * t + 0.00690604467f;
-  q = q * t + 0.0991374478f;
-  q = q * t - 0.288862288f;
-  q = q * t + 0.261522323f;
+  float q = poly(t, -1.30057915e-05f, -0.000179836847f, 0.000750374747f, 0.00152864959f, -0.0122346748f,
+                 0.00690604467f, 0.0991374478f, -0.288862288f, 0.261522323f);
   q *= q;
   return a < 1.1f ? small : __builtin_copysignf(1.f - q * q, x);
 }
@@ -136,28 +121,12 @@ inline __attribute__((always_inline)) float erfc_(float x) {
   double a = __builtin_fabs((double)x);
   a = a > 11. ? 11. : a;  // erfc 11 is 0 in float; a NaN stays
   double t = 2. / (2. + a);
-  double p = -0.128928588453;
-  p = p * t + 0.896536537587;
-  p = p * t - 2.59631942731;
-  p = p * t + 3.95967679126;
-  p = p * t - 3.29680785466;
-  p = p * t + 1.51340063692;
-  p = p * t - 0.650025404249;
-  p = p * t + 0.209345162921;
-  p = p * t + 0.357261549117;
-  p = p * t + 1.00142203309;
-  p = p * t - 1.26556142846;
+  double p = poly(t, -0.128928588453, 0.896536537587, -2.59631942731, 3.95967679126, -3.29680785466, 1.51340063692,
+                 -0.650025404249, 0.209345162921, 0.357261549117, 1.00142203309, -1.26556142846);
   double y = p - a * a;
   double shifted = y * 1.4426950408889634 + 0x1.8p52, n = shifted - 0x1.8p52;  // rounds: n stands in the lowest bits
   double r = __builtin_fma(n, -0.6931471805599453, y);
-  double e = 1. / 5040;
-  e = e * r + 1. / 720;
-  e = e * r + 1. / 120;
-  e = e * r + 1. / 24;
-  e = e * r + 1. / 6;
-  e = e * r + 0.5;
-  e = e * r + 1.;
-  e = e * r + 1.;
+  double e = poly(r, 1. / 5040, 1. / 720, 1. / 120, 1. / 24, 1. / 6, 0.5, 1., 1.);
   unsigned long long bits;
   std::memcpy(&bits, &shifted, 8);
   bits = (bits + 1023) << 52;
@@ -179,15 +148,8 @@ inline __attribute__((always_inline)) float log_(float x) {
   std::memcpy(&f, &bits, 4);
   f -= 1.f;
   float s = f * f;
-  float p = -1.28423e-01f;
-  p = p * f + 1.3991696e-01f;
-  p = p * f - 1.21945955e-01f;
-  p = p * f + 1.4004566e-01f;
-  p = p * f - 1.6679817e-01f;
-  p = p * f + 2.0010473e-01f;
-  p = p * f - 2.4999811e-01f;
-  p = p * f + 3.3333215e-01f;
-  p = p * f - 0.5f;
+  float p = poly(f, -1.28423e-01f, 1.3991696e-01f, -1.21945955e-01f, 1.4004566e-01f, -1.6679817e-01f, 2.0010473e-01f,
+                 -2.4999811e-01f, 3.3333215e-01f, -0.5f);
   float y = __builtin_fmaf(i, 0.693147182f, __builtin_fmaf(p, s, f));
   y = x == __builtin_inff() ? x : y;
   y = x == 0 ? -__builtin_inff() : y;
@@ -225,17 +187,10 @@ inline __attribute__((always_inline)) void cos_sin(double angle, double& cosine,
   double z = __builtin_fma(-quarter, 1.57079632679489661923, angle);  // of π/2, the double and what it lacks
   z = __builtin_fma(-quarter, 6.12323399573676603587e-17, z);
   const double s = z * z;
-  double p = 1.58962301576546568060e-10, q = -1.13585365213876817300e-11;
-  p = p * s - 2.50507477628578072866e-8;
-  p = p * s + 2.75573136213857245213e-6;
-  p = p * s - 1.98412698295895385996e-4;
-  p = p * s + 8.33333333332211858878e-3;
-  p = p * s - 1.66666666666666307295e-1;
-  q = q * s + 2.08757008419747316778e-9;
-  q = q * s - 2.75573141792967388112e-7;
-  q = q * s + 2.48015872888517045348e-5;
-  q = q * s - 1.38888888888730564116e-3;
-  q = q * s + 4.16666666666665929218e-2;
+  double p = poly(s, 1.58962301576546568060e-10, -2.50507477628578072866e-8, 2.75573136213857245213e-6,
+                 -1.98412698295895385996e-4, 8.33333333332211858878e-3, -1.66666666666666307295e-1);
+  double q = poly(s, -1.13585365213876817300e-11, 2.08757008419747316778e-9, -2.75573141792967388112e-7,
+                 2.48015872888517045348e-5, -1.38888888888730564116e-3, 4.16666666666665929218e-2);
   const double near_0 = z + z * s * p, near_1 = 1 - 0.5 * s + s * s * q;
   sine = quarter & 1 ? near_1 : near_0;
   cosine = quarter & 1 ? near_0 : near_1;
