@@ -77,27 +77,6 @@ def test_an_op_of_ones_own_may_reuse_a_name_of_ours(unregistered):
     assert registry[f"{__name__}.softmax"].source is Softmax is not first
 
 
-def test_cases_are_inherited(unregistered):
-    class Mine(registry["tanh"].source):
-        pass
-
-    assert declared(Mine).cases == declared("tanh").cases != []
-
-
-def test_names_of_ops():
-    class TwoWordsOp(mg.Op, abstract=True):
-        pass
-
-    class Named(mg.Op, abstract=True):
-        name = "another name"
-
-    class Child(Named, abstract=True):
-        pass
-
-    assert TwoWordsOp.name == "two_words_op" and Named.name == "another name" and Child.name == "child"
-    assert "two_words_op" not in registry and "child" not in registry
-
-
 @pytest.mark.parametrize("name", ["params", "backend", "line", "release", "backward", "describe", "name", "_out"])
 def test_a_parameter_hides_nothing_of_an_op(name):
     with pytest.raises(TypeError, match=rf"must not have a parameter named \['{name}'\]: the engine uses that name"):

@@ -248,14 +248,3 @@ def test_memory_falls_during_backward():
     assert peak < forward + 6 * array
     assert middle[0] < (n / 2 + 6) * array
     assert end < 4 * array  # x.grad, and what y itself holds
-
-
-def test_gradients_of_intermediates_are_not_kept():
-    x = mg.ones(3, requires_grad=True)
-    h = x * 2
-    y = h.exp().sum()
-    y.backward()
-    assert x.grad is not None
-    for result in (h, y):
-        with pytest.warns(UserWarning, match=r"only leaves keep one; call retain_grad\(\) before backward"):
-            assert result.grad is None

@@ -144,25 +144,6 @@ def processes(method):
     return {"wrong": sum(a != b for a, b in zip(found, expected)), "jobs": len(found)}
 
 
-def beside_torch(threads):
-    """bits(), while PyTorch's threads multiply; their products too are compared."""
-    import torch
-
-    a, b = (torch.from_numpy(x) for x in inputs(4, "float32"))
-    wanted, stop, wrong = a @ b, threading.Event(), []
-
-    def work():
-        while not stop.is_set():
-            wrong.append(not torch.equal(a @ b, wanted))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    result = bits(threads)
-    stop.set()
-    thread.join()
-    return {**result, "torch compared": len(wrong), "torch wrong": sum(wrong)}
-
-
 if __name__ == "__main__":
     sys.setswitchinterval(1e-5)  # threads take turns 500 times as often
     program, argument = sys.argv[1:]

@@ -148,7 +148,6 @@ def test_ledger(saved, capsys):
 
 
 LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
-LEDGER = ["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn"]
 VERSUS = ["--right", "a", "--wrong", "o"]
 DIFFERENT = "--right and --wrong must be two different characters that the model knows"
 

@@ -39,16 +39,6 @@ def test_the_message_is_one_to_act_on():
     assert caught.value.report.worst.index is not None
 
 
-class WrongGate(mg.Op):
-    """y = x, and one row more of gradient than it should have"""
-
-    def forward(self, x, index):
-        return x[index]
-
-    def backward(self, dy):
-        return dy * 3, None
-
-
 @pytest.mark.parametrize(
     "factor, hint",
     [(0.5, "half"), (2.0, "double"), (-1.0, "sign"), (0.0, "no gradient arrives"), (4.0, "4 times too large"),

@@ -55,14 +55,6 @@ def test_heads_that_share_keys_against_a_loop_over_heads(form, nkv):
     close(pattern_of(m, query, key, key), expected_pattern)
 
 
-def test_each_of_query_key_and_value_may_be_another(attention):
-    """Where two of the three are one tensor, the third is not taken for it too."""
-    x, y = data(B, T, C), data(B, T, C)
-    for inputs in ((x, x, y), (x, y, x), (y, x, x)):
-        expected, _ = by_hand(attention, *[t.numpy() for t in inputs], np.ones((B, NH, T, T), bool))
-        close(attention(*inputs)[0], expected)
-
-
 def test_float_masks_are_added(attention):
     query, key = data(B, T, C), data(B, S, C)
     pattern = pattern_of(attention, query, key, attn_mask=mg.tensor(ADDED))
@@ -157,26 +149,6 @@ def test_gradients(name, form, order, how):
         return m(*(found[id(x)] for x in inputs), **options)[0]
 
     gradcheck(call, m, *leaves, order=order, **how)
-
-
-@pytest.mark.parametrize("order", [1, 2])
-@pytest.mark.parametrize("average", [True, False])
-@pytest.mark.parametrize("form", FORMS[:2])
-def test_gradients_through_the_pattern(form, average, order, how):
-    m, options = layer(impl=form), dict(need_weights=True, average_attn_weights=average)
-    gradcheck(lambda m, *xs: m(*xs, **options), m, data(B, T, C), data(B, S, C), order=order, **how)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_gradients_with_dropout(form, how):
-    m = layer(impl=form, dropout=0.3)
-    gradcheck(lambda m, *xs: m(*xs)[0], m, data(B, T, C), data(B, S, C), order=2, **how)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_gradients_element_by_element(form):
-    m, mask = layer(4, 2, impl=form), mg.tensor(HIDDEN)
-    gradcheck(lambda m, *xs: m(*xs, attn_mask=mask)[0], m, data(1, T, 4), data(1, S, 4), mode="full", probes=())
 
 
 def test_a_query_that_sees_nothing_gives_zero_and_no_gradient(attention):
@@ -286,21 +258,6 @@ def test_attention_dropout_only_in_training(form):
     assert not (m(x)[0] == m(x)[0]).all()
     m.eval()
     assert (m(x)[0] == m(x)[0]).all()
-
-
-def test_heads_split_and_merged():
-    x = data(B, T, 8)
-    close(F.split_heads(x, 4), x.numpy().reshape(B, T, 4, 2).swapaxes(1, 2))
-    q, k, v = F.split_heads(x, 2, 1, 1)
-    assert q.shape == (B, 2, T, 2) and k.shape == v.shape == (B, 1, T, 2)
-    close(v, x.numpy()[:, None, :, 6:])
-    close(F.merge_heads(F.split_heads(x, 4)), x.numpy())
-    with pytest.raises(ValueError, match=r"split_heads: shape \(2, 3, 8\) is not .* n = 2 \+ 1 heads"):
-        F.split_heads(x, 2, 1)
-    with pytest.raises(ValueError, match="split_heads"):
-        F.split_heads(x)
-    with pytest.raises(ValueError, match=r"merge_heads: shape \(2, 3, 8\) is not \(B, n, T, d\)"):
-        F.merge_heads(x)
 
 
 @pytest.mark.parametrize("n", [3, 80])  # on NumPy and, natively, on a kernel

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn
 
 from .heads import FORMS, HS, NH, PADDING, B, C, S, close, data, layer
 
@@ -54,24 +53,3 @@ def test_masks_given_together_all_hold(kind, shape, padded, causal, positions):
         np.testing.assert_allclose(outputs[-1], outputs[0], rtol=1e-11, atol=1e-13)
     m.impl = "batched"
     close(m(x, is_causal=causal, need_weights=True, average_attn_weights=False, **options)[1], expected)
-
-
-def test_a_mask_has_one_of_two_shapes():
-    """(B, T, S) would be read as a mask of each head where B = nh."""
-    m, x = nn.MultiheadAttention(4, 2, batch_first=True, impl="batched"), mg.randn(2, 3, 4)
-    hide = np.arange(36).reshape(4, 3, 3) % 5 == 0
-    for mask in (hide[0], hide):
-        _, pattern = m(x, attn_mask=mg.tensor(mask), need_weights=True, average_attn_weights=False)
-        assert ((pattern == 0).numpy() == np.broadcast_to(mask, (4, 3, 3)).reshape(2, 2, 3, 3)).all()
-    for shape in ((), (3,), (1, 3), (3, 1), (1, 3, 3), (2, 3, 3), (2, 1, 3, 3), (2, 2, 3, 3), (3, 4), (4, 3, 1)):
-        with pytest.raises(ValueError, match=r"attn_mask must be \(3, 3\) or \(4, 3, 3\), got shape"):
-            m(x, attn_mask=mg.zeros(*shape).bool())
-    for left in (mg.tensor([1]), mg.tensor([[1], [0]]), mg.tensor([1.0, 0.0])):
-        with pytest.raises(ValueError, match=r"left_padding must be \(2,\) of int64, got"):
-            m(x, left_padding=left)
-    assert nn.masks.combined([], mg.float64) is None
-
-
-def test_hidden_future_counts_from_start():
-    assert nn.masks.hidden_future(2, 3).tolist() == [[False, True, True], [False, False, True]]
-    assert nn.masks.hidden_future(2, 3, 1).tolist() == [[False, False, True], [False, False, False]]

@@ -10,23 +10,6 @@ def kinds(row):
     return [type(module).__name__ for module in row]
 
 
-def test_a_slice_of_a_list_counts_from_0():
-    layers = nn.ModuleList([nn.Linear(1, 1) for _ in range(4)])
-    part = layers[2:]
-    part.extend([nn.ReLU(), nn.Tanh(), nn.Sigmoid()])
-    assert kinds(part) == ["Linear", "Linear", "ReLU", "Tanh", "Sigmoid"]
-    assert list(part.state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
-    assert part[0] is layers[2] and len(layers) == 4
-
-
-def test_a_slice_of_a_row_counts_from_0():
-    row = nn.Sequential(nn.Linear(1, 1), nn.ReLU(), nn.Linear(1, 1))
-    part = row[1:]
-    part.append(nn.Sigmoid())
-    assert kinds(part) == ["ReLU", "Linear", "Sigmoid"] and list(part.state_dict()) == ["1.weight", "1.bias"]
-    assert part[1] is row[2] and row[2]._name == "2"
-
-
 def test_what_is_trained_is_not_replaced_by_what_is_not():
     layer = nn.Linear(2, 2)
     with pytest.raises(
@@ -63,19 +46,3 @@ def test_a_module_that_knows_its_parent():
     child.parent = parent
     parent.append(child)
     assert list(parent.state_dict()) == ["0.weight", "0.bias"]
-
-
-def test_dicts_are_dicts_in_their_order():
-    parts = nn.ModuleDict({"b": nn.ReLU(), "a": nn.Tanh()})
-    assert "b" in parts and "forward" not in parts and "training" not in parts
-    parts.clear()
-    assert len(parts) == 0 and list(parts.items()) == []
-    parts.update({"b": nn.ReLU(), "a": nn.Tanh()})
-    del parts["a"]
-    assert list(parts) == list(parts.keys()) == ["b"]
-
-
-def test_what_a_list_in_a_list_holds_knows_its_path():
-    model = nn.Module()
-    model.blocks = nn.ModuleList([nn.ModuleDict({"a": nn.Linear(1, 1)})])
-    assert model.blocks[0]["a"]._name == "blocks.0.a"

@@ -32,27 +32,6 @@ def test_gradients_match_inputs_and_outputs():
     assert seen[1][0] == (None, None) and seen[1][1][0].tolist() == [1, 1]
 
 
-def test_what_a_hook_keeps_is_its_own():
-    model, seen = made()
-    x = mg.ones(2, requires_grad=True)
-    model(x, mg.ones(2))[0].sum().backward()
-    x.grad.zero_()
-    assert seen[0][0][0].tolist() == [3, 3]
-    mg.grad(model(x, mg.ones(2))[0].pow(2).sum(), x, create_graph=True)
-    assert not seen[1][1][0].requires_grad
-
-
-def test_a_loss_of_what_is_kept_aside_has_no_gradient_of_the_output():
-    model, seen = made()
-    x = mg.ones(2, requires_grad=True)
-    y, _ = model(x, mg.ones(2))
-    model.aside.sum().backward(retain_graph=True)
-    y.sum().backward(retain_graph=True)
-    model.aside.sum().backward()
-    assert [dxs[0].tolist() for dxs, _ in seen] == [[5, 5], [3, 3], [5, 5]]
-    assert seen[0][1] == seen[2][1] == (None,) and seen[1][1][0].tolist() == [1, 1]
-
-
 def test_hooks_one_after_the_other():
     model, _ = made(lambda m, dxs, dys: (dxs[0] * 2, dxs[1]))
     model.register_full_backward_hook(lambda m, dxs, dys: (dxs[0] + 1, dxs[1]))

@@ -74,11 +74,6 @@ def test_defaults_and_options(name):
     np.testing.assert_allclose(call().numpy(), expected, rtol=1e-12)
 
 
-def test_weights_of_another_dtype_do_not_change_the_loss_s():
-    for dtype in (mg.float16, mg.float64):
-        assert F.nll_loss(mg.ones(2, 4, dtype=dtype), mg.tensor([0, 1]), mg.tensor(np.float32(W))).dtype == dtype
-
-
 def test_weights_belong_to_the_state():
     loss = nn.BCEWithLogitsLoss(mg.ones(2), pos_weight=mg.full((2,), 3.0))
     assert {name: w.tolist() for name, w in loss.state_dict().items()} == {"weight": [1, 1], "pos_weight": [3, 3]}

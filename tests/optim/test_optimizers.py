@@ -8,7 +8,6 @@ import pytest
 
 import minigrad as mg
 from minigrad import backend, nn, optim
-from minigrad.autograd import GraphError
 from minigrad.nn.utils import clip_grad_norm_
 
 from ..devices import backend_of
@@ -90,17 +89,6 @@ def test_the_kernel_computes_the_formula(cls, formula, options, dtype, on, monke
         np.testing.assert_allclose(x, y, rtol=20 * np.finfo(dtype).eps, atol=20 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("cls", [optim.SGD, optim.AdamW])
-def test_a_gradient_may_lie_in_memory_in_any_order(cls):
-    p, q = (leaf(64, 64) for _ in range(2))  # enough elements for a kernel
-    q.data = p.detach().clone()
-    g = mg.randn(64, 64, dtype=p.dtype)
-    p.grad, q.grad = g.T, g.T.clone()
-    for x in (p, q):
-        cls([x], lr=0.1).step()
-    np.testing.assert_array_equal(p.detach().numpy(), q.detach().numpy())
-
-
 def test_defaults_are_those_of_pytorch():
     assert (
         optim.SGD([leaf(1)]).param_groups[0].items()
@@ -124,26 +112,6 @@ def test_steps_keep_the_dtype_and_the_memory(dtype):
     assert all(x.dtype == dtype for name, x in optimizer.state[p].items() if name != "step")
 
 
-def test_groups():
-    a, b, c = leaf(2), leaf(2), leaf(2)
-    optimizer = optim.AdamW([{"params": [a], "lr": 0.5, "weight_decay": 0.0}, {"params": iter([b, c])}], lr=0.1)
-    starts, g = [p.detach().numpy().copy() for p in (a, b)], np.ones(2)
-    a.grad, b.grad = mg.tensor(g), mg.tensor(g)
-    optimizer.step()
-    np.testing.assert_allclose(a.detach().numpy(), adamw(starts[0], [g], lr=0.5, weight_decay=0.0), rtol=1e-12)
-    np.testing.assert_allclose(b.detach().numpy(), adamw(starts[1], [g], lr=0.1), rtol=1e-12)
-    before = c.detach().numpy().copy()
-    optimizer.step()
-    np.testing.assert_array_equal(c.detach().numpy(), before)  # it has no gradient
-    assert c not in optimizer.state and [len(group["params"]) for group in optimizer.param_groups] == [1, 2]
-    optimizer.param_groups[0]["lr"] = 0.0
-    before = a.detach().numpy().copy()
-    optimizer.step()
-    np.testing.assert_array_equal(a.detach().numpy(), before)
-    optimizer.zero_grad()
-    assert a.grad is b.grad is c.grad is None
-
-
 @pytest.mark.parametrize("cls, formula, options", RECIPES, ids=IDS)
 def test_state_goes_on_bit_for_bit(cls, formula, options):
     def run(p, optimizer, grads):
@@ -165,18 +133,6 @@ def test_state_goes_on_bit_for_bit(cls, formula, options):
     np.testing.assert_array_equal(p.detach().numpy(), q.detach().numpy())
     for (_, a), (_, b) in zip(sorted(optimizer.state[p].items()), sorted(other.state[q].items())):
         np.testing.assert_array_equal(a, b)
-
-
-def test_a_state_of_another_dtype_becomes_the_parameters():
-    p, q = leaf(2, dtype=mg.float32), leaf(2)
-    optimizer, other = optim.Adam([p], lr=0.5, betas=(0.5, 0.75)), optim.Adam([q])
-    p.grad = mg.ones(2)
-    optimizer.step()
-    other.load_state_dict(optimizer.state_dict())
-    for name in ("m", "v"):
-        assert other.state[q][name].dtype == mg.float64 and optimizer.state[p][name].dtype == mg.float32
-        np.testing.assert_allclose(other.state[q][name].numpy(), optimizer.state[p][name].numpy())
-    assert other.state[q]["step"] == 1 and other.param_groups[0]["betas"] == (0.5, 0.75)
 
 
 def test_optimizers_name_what_is_wrong_with_their_parameters():
@@ -264,15 +220,6 @@ def test_what_cannot_be_optimized():
             optim.SGD(bad)
 
 
-def test_new_data_is_what_is_trained():
-    p = nn.Parameter(mg.ones(2, 3))
-    optimizer = optim.Adam([p], lr=1.0)
-    p.data = mg.full((3, 2), 5.0).T
-    p.grad = mg.ones(2, 3)
-    optimizer.step()
-    np.testing.assert_allclose(p.detach().numpy(), np.full((2, 3), 4.0), rtol=1e-6)
-
-
 # ------------------------------------------------------------------------------------------------------------- clipping
 
 
@@ -312,16 +259,6 @@ def test_clipping_a_gradient_whose_elements_share_memory(n):
     p.grad = mg.tensor([3.0]).expand(n)
     assert clip_grad_norm_(p, 1.0).item() == pytest.approx(3 * n**0.5, rel=1e-6)
     np.testing.assert_allclose(p.grad.numpy(), np.full(n, n**-0.5), rtol=1e-5)
-
-
-def test_clipping_is_a_change_in_place_that_a_graph_notices():
-    p, w = leaf(2), leaf(2)
-    for max_norm in (100.0, 1.0):  # nobody on the host knows whether anything changed
-        p.grad = mg.tensor([3.0, 4.0]).double()
-        y = (p.grad * w).sum()
-        clip_grad_norm_(p, max_norm)
-        with pytest.raises(GraphError, match="in-place"):
-            y.backward()
 
 
 @pytest.mark.parametrize("option", [dict(lr=-0.1), dict(lr="0.1"), dict(lr=float("nan")), dict(lr=True),

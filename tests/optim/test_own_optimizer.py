@@ -57,18 +57,6 @@ def test_an_optimizer_of_ones_own_needs_its_formula_only():
         Adagrad([{"params": [leaf(2)], "momentum": 0.9}])
 
 
-def test_a_formula_of_its_own_goes_before_an_inherited_kernel():
-    class Still(optim.Adam):
-        def update(self, p, g, state, group):
-            state["m"].add_(g)
-
-    p = leaf(2)
-    before, p.grad = p.detach().numpy().copy(), mg.ones(2, dtype=p.dtype)
-    (optimizer := Still([p])).step()
-    np.testing.assert_array_equal(p.detach().numpy(), before)
-    assert optimizer.state[p]["m"].tolist() == [1, 1] and optimizer.state[p]["v"].tolist() == [0, 0]
-
-
 def test_the_nearest_formula_counts():
     """Of a mixin too; and a class that gives neither formula nor kernel inherits both."""
     heard = []

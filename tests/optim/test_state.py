@@ -23,24 +23,6 @@ def stepped(cls=optim.Adam, **options):
     return (a, b), optimizer
 
 
-def test_state_by_index_over_all_groups():
-    a, b = leaf(2), leaf(3)
-    optimizer = optim.Adam([{"params": [a]}, {"params": [b], "lr": 0.5}])
-    b.grad = mg.ones(3, dtype=mg.float64)
-    optimizer.step()
-    state = optimizer.state_dict()
-    assert list(state["state"]) == [1] and state["state"][1]["step"] == 1
-    assert [group["params"] for group in state["param_groups"]] == [[0], [1]]
-    state["state"] = {
-        "1": {name: np.asarray(x) for name, x in state["state"][1].items()}
-    }  # as JSON and safetensors give it
-    other = optim.Adam([{"params": [a]}, {"params": [b]}])
-    other.load_state_dict(state)
-    np.testing.assert_array_equal(other.state[b]["m"].numpy(), optimizer.state[b]["m"].numpy())
-    assert not np.shares_memory(other.state[b]["m"].numpy(), optimizer.state[b]["m"].numpy())
-    assert other.param_groups[1]["lr"] == 0.5
-
-
 def test_a_state_that_does_not_fit_changes_nothing():
     a = leaf(2)
     optimizer = optim.Adam([a])
@@ -54,27 +36,6 @@ def test_a_state_that_does_not_fit_changes_nothing():
     with pytest.raises(ValueError, match=r"has \(3,\) for v, not an array of floats of its parameter's shape \(2,\)"):
         optimizer.load_state_dict(state)
     np.testing.assert_array_equal(optimizer.state[a]["m"].numpy(), before)
-
-
-def test_state_that_the_loaded_one_has_not_is_dropped():
-    """A parameter that had no gradient when the state was saved begins anew, and does not go on from later steps."""
-    (a, b), optimizer = stepped()
-    saved = copy.deepcopy(optimizer.state_dict())
-    del saved["state"][1]
-    for _ in range(3):
-        optimizer.step()
-    optimizer.load_state_dict(saved)
-    assert b not in optimizer.state and optimizer.state[a]["step"] == 1
-    optimizer.step()
-    assert optimizer.state[b]["step"] == 1
-
-
-def test_options_that_only_the_caller_knows_are_kept():
-    _, optimizer = stepped()
-    state = copy.deepcopy(optimizer.state_dict())
-    state["param_groups"][0]["name"] = "matrices"
-    optimizer.load_state_dict(state)
-    assert optimizer.param_groups[0]["name"] == "matrices" and optimizer.param_groups[1]["betas"] == (0.9, 0.999)
 
 
 def entry(*path):

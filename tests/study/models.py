@@ -75,18 +75,5 @@ class EncoderDecoder(nn.Module):
         return F.cross_entropy(self.head(x).reshape(-1, V), tgt.reshape(-1))
 
 
-def along_gate(model, batch, path, head, steps=20):
-    """-∫₀¹ ∂L/∂g dg of a gate g on one head, all others at 1, by the midpoints of `steps` intervals: its ablation."""
-    layer, total = study.attention_layers(model)[path], 0.0
-    for t in (np.arange(steps) + 0.5) / steps:
-        gates = np.ones(layer.num_heads)
-        gates[head] = t
-        layer.head_gates = mg.tensor(gates, dtype=layer.out_proj.weight.dtype, requires_grad=True)
-        loss = study.importance.returned_loss(model, *batch)
-        total -= mg.grad(loss, layer.head_gates)[0][head].item() / steps
-    layer.head_gates = None
-    return total
-
-
 def page_data(path):
     return json.loads(re.search(r'id="data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)[1])

@@ -11,9 +11,8 @@ from minigrad.study import layers
 from minigrad.study import stats as patterns
 from minigrad.study.ledger import _numbers
 from minigrad.study.models import designed_head
-from minigrad.study.stats import HeadTable
 
-from .models import ATTN, gpt, page_data, tokens, traced
+from .models import ATTN, gpt, tokens
 
 
 def near(x, expected, rtol=1e-10):
@@ -44,15 +43,6 @@ def test_entropy_is_relative_to_what_a_query_can_see():
     near(patterns.previous([[1.0]]), math.nan)
 
 
-@pytest.mark.parametrize("largest, shown", [
-    (0.0, "0.000"), (0.01, "0.010"), (0.00999, "9.99e-03"), (99999.0, "99999.000"), (1e5, "1.00e+05"), (-0.5, "-0.500"),
-    (-1e6, "-1.00e+06"), (math.nan, "-"), (math.inf, "inf"),
-])  # fmt: skip
-def test_how_numbers_stand_in_a_table(largest, shown):
-    table = HeadTable({"x": {"a": [largest]}})
-    assert str(table).split() == ["layer", "head", "x", "a", "0", shown]
-
-
 def traced_loss():
     return gpt()(*tokens())[1]
 
@@ -76,16 +66,6 @@ def test_layers_by_path_and_number():
     for head in (4, -1):
         with pytest.raises(ValueError, match=f"there is no head {head}: this layer has 4, from 0 on"):
             layers.head_weights(model.blocks[0].attn, head)
-
-
-def test_undisturbed_puts_back_what_it_found():
-    model = gpt(dropout=0.5)
-    model.blocks[0].eval()
-    flags = [m.training for m in model.modules()]
-    with pytest.raises(ZeroDivisionError), layers.undisturbed(model):
-        assert not any(m.training for m in model.modules()) and not mg.is_grad_enabled()
-        1 / 0  # noqa: B018
-    assert [m.training for m in model.modules()] == flags and mg.is_grad_enabled()
 
 
 def test_designed_scores_are_those_of_the_docstring():
@@ -116,57 +96,7 @@ def test_ranks_and_groups():
     assert study.grouped([("a", 1), ("b", 0), ("a", 0)]) == {"a": [1, 0], "b": [0]} and study.grouped([]) == {}
 
 
-def test_importance_is_a_mean_over_batches_of_any_sizes():
-    model, (x, y) = gpt(), tokens()
-    for method in study.METHODS:
-        whole, one, two = (
-            study.head_importance(model, batches, method, steps=2)
-            for batches in ([(x, y), (x[:1], y[:1])], [(x, y)], [(x[:1], y[:1])])
-        )
-        near(whole[ATTN], (one[ATTN] + two[ATTN]) / 2, 1e-9)
-    assert study.head_importance(model, [(x, y)], "joint_path", steps=1)[ATTN].shape == (4,)
-
-
-def test_a_recorder_looks_when_it_should_and_writes_what_it_saw(tmp_path):
-    model, (x, y) = gpt(), tokens()
-    record = study.Recorder(model, (x, y), every=2, start=3)
-    for step, loss in ((4, 2.5), (5, mg.tensor(1.5)), (6, np.float64(0.5))):
-        record(step, loss)
-    assert [step for step, _ in record.snapshots] == [3, 4, 6] and record.losses == ([4, 5, 6], [2.5, 1.5, 0.5])
-    every = study.Recorder(model, (x, y), every=1)
-    every(1, 0.0)
-    assert [step for step, _ in every.snapshots] == [0, 1]
-    header = page_data(record.to_html(tmp_path / "a.html"))
-    assert header["steps"] == [3, 4, 6] and header["losses"] == [[4, 5, 6], [2.5, 1.5, 0.5]]
-    assert header["tokens"] == [[[str(t) for t in row] for row in x.tolist()]]
-    text = [list("abcdef")] * 3
-    assert page_data(record.to_html(tmp_path / "a.html", text))["tokens"] == [text]
-
-
 # ------------------------------------------------------------------------------------------- traces, identities, ledger
-
-
-def test_what_the_identities_could_not_compare_is_said():
-    model = gpt(n_kv_head=2)
-    skipped = traced(model, heads=[0, 2, 3]).check().skipped
-    assert [each for each in skipped if "blocks.0" in each] == [
-        f"blocks.0.attn: ⟨d{W}, {W}⟩: heads that share it were not traced" for W in ("W_K", "W_V")
-    ]
-    model = gpt()
-    model.blocks[0].attn.in_proj_weight.requires_grad_(False)
-    skipped = traced(model).check().skipped
-    assert skipped == [
-        f"blocks.0.attn: ⟨d{W}, {W}⟩: no gradient of it came back within the trace, or others share it"
-        for W in ("W_Q", "W_K", "W_V")
-    ]
-    with (
-        study.trace_heads(model) as trace,
-        pytest.raises(RuntimeError, match=r"nothing to check: blocks.0.attn: no grad"),
-    ):
-        model(*tokens())
-        trace.check()
-    model.blocks[0].attn.register_head_hook("z", lambda layer, z: z)
-    assert traced(model).check().skipped == ["blocks.0.attn: it has hooks that may have replaced what it computes"]
 
 
 def test_what_the_ledger_prints():

@@ -175,41 +175,11 @@ def test_the_largest_edges_are_cut_and_the_table_says_so():
             study.flow(model, batch, **wrong)
 
 
-def test_heads_so_sure_that_their_gradients_vanish():
-    """Squares of such gradients are 0 in float64, or they are subnormal themselves; their edges still add up."""
-    for scale in 100.0, 190.0, 270.0:
-        model = gpt()
-        for block in model.blocks:
-            block.attn.in_proj_weight.detach().mul_(scale)
-        flow = study.flow(model, tokens())
-        assert flow.check().worst < 1e-14
-        assert np.abs(flow.edges[flow.edges != 0]).min() < 1e-180
-
-
 def test_a_wrong_backward_is_seen(monkeypatch):
     model = gpt()
     model.blocks[1].attn.register_head_hook("k", lambda layer, k: k * 1.0 + (0.3 * k - (0.3 * k).detach()))
     with pytest.raises(study.IdentityError, match=r"blocks\.0\.attn"):  # k's gradient is 1.3 times what the trace saw
         study.flow(model, tokens())
-
-
-def test_a_loss_that_looks_into_the_embedding_again():
-    model, (x, y) = gpt(), tokens()
-    again = study.flow(model, (x, y), lambda model, x, y: model(x, y)[1] + 0.0 * model.wte(y).sum())
-    np.testing.assert_allclose(again.edges, study.flow(model, (x, y)).edges, rtol=1e-12)
-
-
-def test_one_backward_and_nothing_is_changed(monkeypatch):
-    model, batch, walks = gpt(dropout=0.5), tokens(), []
-    original = mg.autograd.walk.backward
-    monkeypatch.setattr(mg.autograd, "backward", lambda *args, **kw: walks.append(args) or original(*args, **kw))
-    model.train()
-    state = mg.random.default_generator.state
-    flow = study.flow(model, batch)
-    assert len([w for w in walks if len(w[0])]) <= 3
-    assert model.training and all(p.grad is None for p in model.parameters())
-    assert mg.random.default_generator.state == state and not any(m.has_hooks for m in model.modules())
-    assert flow.loss == study.flow(model.eval(), batch).loss
 
 
 def test_frozen_parameters_do_not_matter():
@@ -290,13 +260,3 @@ def test_a_shared_mlp_is_refused():
     model.blocks[1].mlp = model.blocks[0].mlp
     with pytest.raises(ValueError, match="a layer ran twice"):
         study.flow(model, tokens())
-
-
-def test_a_norm_that_projects_all_gradients_away():
-    """Of two features a LayerNorm leaves a sign: what is left of a gradient is rounding, and says nothing of edges."""
-    for seed in range(6):
-        mg.manual_seed(seed)
-        model = nn.GPT(nn.GPTConfig(V, 6, n_layer=2, n_head=1, n_embd=2)).double()
-        for p in model.parameters():
-            nn.init.normal_(p, std=3.0)
-        assert study.flow(model, tokens()).check().worst < 1e-12

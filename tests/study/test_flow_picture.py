@@ -24,19 +24,6 @@ def places(source):
     return {name: (float(x), float(y)) for x, y, name in (place.search(line).groups() for line in boxes)}
 
 
-def test_every_part_has_its_place_whatever_is_shown(flow):
-    whole, alone = flow.graph().source, flow.graph(flow.out_of("blocks.0.attn", 1), least=0).source
-    at = places(whole)
-    assert at == places(alone) and at.keys() == {*map(str, [*flow.sources, *(v for v, _ in flow.inputs)])}
-    assert len(set(at.values())) == len(at)
-    rows = ["tokens", "blocks.0.attn head 0", "blocks.0.mlp", "blocks.1.attn head 3", "blocks.1.mlp", "logits"]
-    heights = [at[name][1] for name in rows]
-    assert heights == sorted(heights) and len(set(heights)) == 6
-    assert at["blocks.0.attn head 0"][0] < at["blocks.0.attn head 1"][0] < at["blocks.0.attn head 3"][0]
-    assert at["blocks.0.attn head 0"][1] == at["blocks.0.attn head 3"][1] == at["blocks.0.attn.bias"][1]
-    assert alone.count("penwidth") == len(flow.out_of("blocks.0.attn", 1))
-
-
 def test_edges_look_as_the_legend_says(flow):
     source, largest = flow.graph().source, abs(flow.all[0][-1])
     shown = [edge for edge in flow.all if abs(edge[-1]) >= 0.05 * largest]

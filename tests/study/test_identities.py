@@ -6,7 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad import study
 
-from .models import ATTN, EncoderDecoder, gpt, tokens, traced
+from .models import ATTN, gpt, tokens, traced
 
 
 @pytest.mark.parametrize("changes", [
@@ -18,24 +18,6 @@ def test_identities_hold_on_the_char_lm(changes):
     assert report.worst < 1e-10 and not report.failed
     assert len(report.rows) == 8 * (12 if "dropout" in changes else 14)
     assert bool(report.skipped) == ("dropout" in changes)
-
-
-def test_identities_hold_on_an_encoder_decoder():
-    model, (src, tgt) = EncoderDecoder().double(), tokens()
-    with study.trace_heads(model) as trace:
-        model(src, tgt).backward()
-    report = trace.check()
-    assert report.worst < 1e-10 and len(report.rows) == 5 * 4 * 14 and not report.skipped
-
-
-def test_identities_hold_in_float32_and_with_gates():
-    assert traced(gpt(mg.float32)).check().worst < 2e-6
-    model = gpt()
-    model.blocks[1].attn.head_gates = gates = mg.tensor([1.0, 0.5, -2.0, 0.0], dtype=mg.float64, requires_grad=True)
-    trace = traced(model)
-    assert trace.check().worst < 1e-10
-    gate_grad = trace.table(["gate_grad"])["gate_grad"][ATTN]
-    np.testing.assert_allclose(gate_grad, gates.grad.numpy() * gates.detach().numpy(), rtol=1e-10, atol=1e-15)
 
 
 def test_a_forward_from_before_the_trace_is_suspected():
@@ -81,20 +63,6 @@ def test_a_planted_wrong_backward_fails_the_check(planted, factor, monkeypatch):
     assert identity in {row[2] for row in caught.value.report.failed}
 
 
-@pytest.mark.parametrize("dtype, factor", [(mg.float32, 1.001), (mg.float32, 1.0001), (mg.float64, 1 + 1e-8)])
-def test_how_small_a_wrong_scale_is_seen(dtype, factor, monkeypatch):
-    """The tolerances: in float32 a part in 10,000, in float64 one in 10^8; with rtol= as much as it says."""
-    from minigrad.ops.attention import AttentionPattern
-
-    right = AttentionPattern.backward
-    monkeypatch.setattr(AttentionPattern, "backward", lambda self, dy: (right(self, dy)[0] * factor, None))
-    trace = traced(gpt(dtype))
-    with pytest.raises(study.IdentityError) as caught:
-        trace.check()
-    assert {row[2] for row in caught.value.report.failed} >= {"dS = P ⊙ (dP - D)"}
-    assert 0 < trace.check(rtol=2 * (factor - 1)).worst < factor - 1 + 1e-5
-
-
 @pytest.mark.parametrize("head", [0, 2])
 def test_a_wrong_head_is_named_and_no_other(head, monkeypatch):
     from minigrad.ops.attention import AttentionPattern
@@ -107,15 +75,3 @@ def test_a_wrong_head_is_named_and_no_other(head, monkeypatch):
     failed = caught.value.report.failed
     assert {row[1] for row in failed if row[0] == ATTN} == {head}
     assert {row[1] for row in failed if row[2] == "dS = P ⊙ (dP - D)"} == {head}
-
-
-def test_a_softmax_that_forgets_to_subtract_the_mean_fails(monkeypatch):
-    from minigrad.ops.attention import AttentionPattern
-
-    def wrong(self, dy):
-        return dy * self.saved_output() * self.scale, None
-
-    monkeypatch.setattr(AttentionPattern, "backward", wrong)
-    with pytest.raises(study.IdentityError) as caught:
-        traced(gpt()).check()
-    assert "FAILS  Σ dS = 0" in str(caught.value)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from minigrad.study import report
-from minigrad.study.report import LayerView, page, visible, write
+from minigrad.study.report import LayerView, page, visible
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--DATA-->&\u2028"
 
@@ -67,11 +67,6 @@ def test_what_is_not_finite():
     assert header["losses"] == [[0, 1, 2], [1, "NaN", "Infinity"]]
 
 
-def test_a_statistic_that_a_layer_lacks_is_nan():
-    header, _ = parts(page([(None, {"a": view(norm=np.ones(2)), "b": view((3,), entropy=np.ones(1))})], title=""))
-    assert header["stats"] == {"norm": [[[1, 1], ["NaN"]]], "entropy": [[["NaN", "NaN"], [1]]]}
-
-
 def test_text_stays_text():
     layer = view(shape=(2, 4, 4), gradients=(HOSTILE,), **{HOSTILE: np.ones(2)})
     text = page([(None, {HOSTILE: layer})], title=HOSTILE, tokens=[[HOSTILE] * 4] * 2)
@@ -91,22 +86,6 @@ def test_no_network_and_one_script():
     assert not re.findall(r"<!--[A-Z]+-->", text)
     assert "default-src 'none'" in text and "script-src 'sha256-" in text and "innerHTML" not in text
     assert not re.search(r"@import|url\(|src=|<link|fetch\(|XMLHttp|eval\(", text)
-
-
-@pytest.mark.parametrize(
-    ("token", "shown"),
-    [("a", "a"), (" the", "␣the"), ("\n", "⏎"), ("\t", "⇥"), ("", "∅"), ("\x00\x1b", r"\x00\x1b"), ("é漢", "é漢")]
-    + [("\u202e", r"\u202e"), ("\udc80", r"\udc80"), ("\xa0", r"\xa0")],
-)
-def test_visible(token, shown):
-    assert visible(token) == shown
-
-
-def test_tokens_of_one_layer_and_of_none():
-    b = view((0,), (2, 3, 4))
-    queries, keys = [list("abc")] * 2, [list("wxyz")] * 2
-    header, _ = parts(page([(None, {"a": view(), "b": b})], title="", tokens={"b": (queries, keys)}))
-    assert [x["tokens"] for x in header["layers"]] == [None, [0, 1]] and header["tokens"] == [queries, keys]
 
 
 def test_long_curves_are_thinned_but_keep_their_extremes():
@@ -130,33 +109,6 @@ def test_a_limit_is_kept_and_named():
     for limit in (size - 1, 1000):
         with pytest.raises(ValueError, match=r"larger than its limit of 0\.\d+ MB: give fewer layers, .*larger limit"):
             page(snapshots, **options, limit=limit)
-
-
-def test_cells_that_no_head_sees_are_left_out_and_scale_nothing():
-    layer = view(shape=(2, 5, 5), heads=(0, 3))
-    layer.pattern *= np.tril(np.ones((5, 5)))
-    layer.pattern[1, 1, 4, 2] = 0.0  # one head's weight is rounded to 0: the other sees it
-    layer.gradients["dP"][:, :, 0, 4] = 1e6  # the mask hides these
-    _, arrays = parts(page([(None, {"a": layer})], title=""))
-    seen = np.broadcast_to(np.tril(np.ones((5, 5))), (2, 2, 5, 5))
-    np.testing.assert_allclose(arrays[0, 0, "dP"], layer.gradients["dP"] * seen, rtol=1e-6)
-    assert abs(arrays[0, 0, "dP"]).max() < 1 and (arrays[0, 0, "dS"][1, 1, 4, 2] != 0)
-
-
-def test_sizes_by_token_come_back():
-    layer = view(heads=(1, 2))
-    layer.by_token = {"dq": np.random.default_rng(0).random((2, 2, 3)), "dk": np.zeros((2, 2, 4))}
-    _, arrays = parts(page([(None, {"a": layer})], title=""))
-    for name, x in layer.by_token.items():
-        np.testing.assert_allclose(arrays[0, 0, name], x, rtol=1e-6)
-    layer.by_token["dq"] = np.ones((2, 2, 5))
-    with pytest.raises(ValueError, match=r"'dq' of its by_token is \(2, 2, 5\)"):
-        page([(None, {"a": layer})], title="")
-
-
-def test_write_makes_folders(tmp_path):
-    path = write(tmp_path / "a" / "b.html", [(None, {"a": view()})], title="ü")
-    assert path == tmp_path / "a" / "b.html" and path.read_text("utf-8") == page([(None, {"a": view()})], title="ü")
 
 
 def changed(**fields):

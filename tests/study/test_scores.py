@@ -7,11 +7,10 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.random import default_generator
 from minigrad.study import stats as patterns
 from minigrad.study.layers import head_weights
 from minigrad.study.models import AttentionOnly, designed_head
-from minigrad.study.scores import KINDS, head_scores, repeated_tokens, unembedding
+from minigrad.study.scores import head_scores, repeated_tokens, unembedding
 from minigrad.study.stats import HeadTable
 from minigrad.study.trace import trace_heads
 
@@ -92,34 +91,6 @@ def test_the_unembedding_is_what_a_part_of_the_stream_adds_to_the_logits(norm):
         near(each @ W_U / np.sqrt((centred**2).mean()), logits[-1], 1e-9)
     with pytest.raises(TypeError, match=r"Linear has no unembed\(x\)"):
         unembedding(nn.Linear(2, 2))
-
-
-def test_batches_and_periods_are_averaged(monkeypatch):
-    model = gpt(n_layer=1)
-    whole = head_scores(model, periods=(3, 5), n=5)
-    monkeypatch.setattr("minigrad.study.scores._NUMBERS", 2 * 4 * 12 * 12)  # two sequences at a time
-    parts = head_scores(model, periods=(3, 5), n=5)
-    for kind in KINDS:
-        near(parts[kind]["blocks.0.attn"], whole[kind]["blocks.0.attn"])
-    one = head_scores(model, periods=(3,), n=5)
-    assert abs(one["induction"]["blocks.0.attn"] - whole["induction"]["blocks.0.attn"]).max() > 1e-3
-
-
-def test_scoring_leaves_no_trace():
-    model = gpt(dropout=0.5)
-    model.blocks[0].eval()
-    flags, drawn = [m.training for m in model.modules()], default_generator.state
-    first, second, other = (head_scores(model, periods=(5,), n=4, seed=seed) for seed in (1, 1, 2))
-    assert repr(first) == repr(second) != repr(other)
-    assert [m.training for m in model.modules()] == flags and default_generator.state == drawn
-    assert all(p.grad is None for p in model.parameters())
-    assert not any(block.attn._head_hooks for block in model.blocks)
-
-
-def test_repeated_tokens():
-    tokens = repeated_tokens([3, 8], 8, 20, mg.Generator(0)).numpy()
-    for row, p in zip(tokens, (3, 8)):
-        assert len(set(row[:p])) == p and (row[p:] == row[:-p]).all() and set(row) <= set(range(8))
 
 
 def test_errors_of_scores():

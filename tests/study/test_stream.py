@@ -218,20 +218,6 @@ def test_what_is_not_known_is_named(model, error, words):
         study.flow(model, tokens())
 
 
-class Wide(Model):
-    """Its stream does not begin with an embedding, but with what is made of one."""
-
-    def __init__(self):
-        super().__init__(GPT2Block)
-        self.tok_emb = nn.Sequential(nn.Embedding(V, 8), nn.Linear(8, C))
-
-
-@pytest.mark.parametrize("make, names", [(Wide, ["input"]), (lambda: Model(GPT2Block), ["tokens", "positions"])])
-def test_what_is_put_into_a_stream_has_a_name(make, names):
-    found = study.flow(make().double(), tokens())
-    assert [u.path for u in found.sources if u.path.split(".")[0] != "layers"] == names
-
-
 class PositionsFirst(Model):
     def __init__(self):
         self.pos_emb = nn.Embedding(T, C)

@@ -9,23 +9,6 @@ import minigrad as mg
 
 A = np.random.default_rng(0).standard_normal((3, 4))
 a = mg.tensor(A)
-LEAVES = {
-    "tensor": lambda **k: mg.tensor(A, **k), "full": lambda **k: mg.full((2,), 1.0, **k),
-    "zeros": lambda **k: mg.zeros(2, **k), "ones": lambda **k: mg.ones(2, **k),
-    "empty": lambda **k: mg.empty(2, **k), "rand": lambda **k: mg.rand(2, **k), "randn": lambda **k: mg.randn(2, **k),
-    "zeros_like": lambda **k: mg.zeros_like(a, **k), "ones_like": lambda **k: mg.ones_like(a, **k),
-    "full_like": lambda **k: mg.full_like(a, 2, **k),
-    "arange": lambda **k: mg.arange(3.0, **k), "linspace": lambda **k: mg.linspace(0, 1, 3, **k),
-    "eye": lambda **k: mg.eye(2, **k),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LEAVES)
-def test_a_leaf_requires_a_gradient_only_if_asked(name):
-    x = LEAVES[name](requires_grad=True)
-    assert x.requires_grad and x.is_leaf and not LEAVES[name](requires_grad=False).requires_grad
-
-
 DRAWN = {
     "rand": lambda g: mg.rand(9, generator=g), "randn": lambda g: mg.randn(9, generator=g),
     "randn_like": lambda g: mg.randn_like(a, generator=g),

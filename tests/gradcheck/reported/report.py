@@ -33,19 +33,6 @@ class NumpyOp(Op):
         return tuple(None if dx is None else _tensor(dx, x.dtype, dy.array) for dx, x in zip(dxs, xs))
 
 
-class TensorOp(Op):
-    """forward f(*arrays) in NumPy and backward df(dy, *tensors) in Tensors, so that it has second derivatives."""
-
-    name = "reported_twice"
-
-    def forward(self, *arrays, f, df):
-        self.save_inputs(*arrays)
-        return f(*arrays)
-
-    def backward(self, dy):
-        return self.df(dy, *self.saved_inputs())
-
-
 def _tensor(dx, dtype, dy):
     """dx as a Tensor. A view of dy is copied: from_numpy() would hide from the engine that they share memory."""
     dx = np.array(dx, dtype, copy=True if np.may_share_memory(dx, dy) else None)
