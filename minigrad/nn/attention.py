@@ -56,13 +56,12 @@ class MultiheadAttention(Module):
         "fused"     as batched, but F.scaled_dot_product_attention never holds a whole pattern (T, S)
 
     All three have the same parameters and give the same outputs and gradients. The parameters are PyTorch's:
-    in_proj_weight (3C, C), which is W_q, W_k and W_v one below the other, in_proj_bias (3C,) and out_proj; or
-    q_proj_weight, k_proj_weight and v_proj_weight, where kdim or vdim is not embed_dim. `head(i)` gives the matrices of
-    a single head: rows i d_k … (i + 1) d_k of W_q are W_Q^i transposed.
+    in_proj_weight (3C, C), which is W_q, W_k and W_v one below the other, in_proj_bias (3C,) and out_proj. `head(i)`
+    gives the matrices of a single head: rows i d_k … (i + 1) d_k of W_q are W_Q^i transposed.
 
     num_kv_heads: a divisor of num_heads. Groups of heads then share keys and values (Ainslie et al. 2023); with 1, all
-    heads share them (Shazeer 2019). scale: replaces 1/√d_k. kdim, vdim: the sizes of key and value, if they are not
-    embed_dim. positions: "rotary" or "alibi", see nn.positions. dropout: of the pattern.
+    heads share them (Shazeer 2019). scale: replaces 1/√d_k. positions: "rotary" or "alibi", see nn.positions. dropout:
+    of the pattern.
 
     batch_first=True has to be said, since PyTorch's default is (T, B, C): inputs and output are (B, T, C) here. Raises
     TypeError without it, and ValueError for sizes and options that do not fit.
@@ -72,15 +71,11 @@ class MultiheadAttention(Module):
 
     _head_hooks: dict = {}
     head_gates: Tensor | None
-    in_proj_weight: Parameter | None
-    q_proj_weight: Parameter | None
-    k_proj_weight: Parameter | None
-    v_proj_weight: Parameter | None
 
     def __init__(self, embed_dim: int, num_heads: int, *, num_kv_heads: int | None = None, bias: bool = True,
-                 dropout: float = 0.0, scale: float | None = None, kdim: int | None = None, vdim: int | None = None,
-                 impl: str = "fused", positions: str | None = None, batch_first: bool | None = None,
-                 device: str | None = None, dtype: DTypeLike = DEFAULT_FLOAT):  # fmt: skip
+                 dropout: float = 0.0, scale: float | None = None, impl: str = "fused", positions: str | None = None,
+                 batch_first: bool | None = None, device: str | None = None,
+                 dtype: DTypeLike = DEFAULT_FLOAT):  # fmt: skip
         if not batch_first:
             raise TypeError(
                 "attention takes inputs (B, T, C): say batch_first=True, and transpose those of PyTorch's default, "
@@ -98,28 +93,19 @@ class MultiheadAttention(Module):
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout must be between 0 and 1, got {dropout}")
         self.embed_dim = embed_dim
-        self.kdim, self.vdim = (embed_dim if size is None else size for size in (kdim, vdim))
         self.d_k = self.d_v = embed_dim // num_heads
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
         self.register_buffer("head_gates", None, persistent=False)
         _check_form(impl)
-        self.in_proj_weight = self.q_proj_weight = self.k_proj_weight = self.v_proj_weight = None
-        if self.kdim == self.vdim == embed_dim:
-            self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, **factory(device, dtype)))
-        else:
-            self.q_proj_weight = Parameter(empty(self._rows[0], embed_dim, **factory(device, dtype)))
-            self.k_proj_weight = Parameter(empty(self._rows[1], self.kdim, **factory(device, dtype)))
-            self.v_proj_weight = Parameter(empty(self._rows[2], self.vdim, **factory(device, dtype)))
+        self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, **factory(device, dtype)))
         self.in_proj_bias = Parameter(empty(sum(self._rows), **factory(device, dtype))) if bias else None
         self.out_proj = Linear(num_heads * self.d_v, embed_dim, bias=bias, device=device, dtype=dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw new initial weights, as PyTorch does: Xavier's uniform for the projections in, 0 for the biases."""
-        packed = self.in_proj_weight
-        for weight in self.weights() if packed is None else [packed]:
-            init.xavier_uniform_(weight)
+        init.xavier_uniform_(self.in_proj_weight)
         self.out_proj.reset_parameters()
         for bias in (self.in_proj_bias, self.out_proj.bias):
             if bias is not None:
@@ -136,7 +122,7 @@ class MultiheadAttention(Module):
                 key_padding_mask: Tensor | None = None, need_weights: bool = False, attn_mask: Tensor | None = None,
                 average_attn_weights: bool = True, is_causal: bool = False, *, cache: KVCache | None = None,
                 left_padding: Tensor | None = None) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """(output (B, T, C), pattern or None) of query (B, T, C), key (B, S, kdim) and value (B, S, vdim).
+        """(output (B, T, C), pattern or None) of query (B, T, C), key and value (B, S, C).
 
         key defaults to query, value to key. Masks are those of torch.nn.MultiheadAttention: True in a bool mask means
         *not* to attend, a float mask is added to the scores; key_padding_mask is (B, S), attn_mask (T, S) or
@@ -175,8 +161,8 @@ class MultiheadAttention(Module):
         zs, patterns = [], []
         for i, j in enumerate(self.kv_of_head):
             q = F.linear(query, W_q[i], b_q and b_q[i])  # (B, T, C) -> (B, T, d_k)
-            k = F.linear(key, W_k[j], b_k and b_k[j])  # (B, S, kdim) -> (B, S, d_k)
-            v = F.linear(value, W_v[j], b_v and b_v[j])  # (B, S, vdim) -> (B, S, d_v)
+            k = F.linear(key, W_k[j], b_k and b_k[j])  # (B, S, C) -> (B, S, d_k)
+            v = F.linear(value, W_v[j], b_v and b_v[j])  # (B, S, C) -> (B, S, d_v)
             if self.positions == "rotary":
                 q, k = rotary(q), rotary(k)
             own_mask = None if mask is None else mask[:, min(i, mask.shape[1] - 1)]  # (B or 1, T, S)
@@ -187,7 +173,7 @@ class MultiheadAttention(Module):
         return cat(zs, dim=-1), stack(patterns, dim=1)  # (B, T, nh·d_v), (B, nh, T, S)
 
     def _batched(self, query, key, value, mask, is_causal, cache):
-        query, key, value = map(self._hooked, INPUTS, (query, key, value))  # (B, T, C), (B, S, kdim), (B, S, vdim)
+        query, key, value = map(self._hooked, INPUTS, (query, key, value))  # (B, T, C), (B, S, C) twice
         q, k, v = self._with_past(query, key, value, cache)
         q = self._hooked("q", q)  # (B, nh, T, d_k)
         k = self._hooked("k", self._for_each_head(k))  # (B, nh, S, d_k)
@@ -229,7 +215,7 @@ class MultiheadAttention(Module):
     def _projected(self, query, key, value, start):
         """q (B, nh, T, d_k), k (B, nkv, S, d_k) and v (B, nkv, S, d_v) of positions from `start` on."""
         nh, nkv = self.num_heads, self.num_kv_heads
-        if query is key and key is value and self.in_proj_weight is not None and self.d_k == self.d_v:
+        if query is key and key is value and self.d_k == self.d_v:
             qkv = F.linear(query, self.in_proj_weight, self.in_proj_bias)  # (B, T, (nh + 2 nkv)·d_k)
             q, k, v = F.split_heads(qkv, nh, nkv, nkv)  # (B, nh, T, d_k), (B, nkv, T, d_k), (B, nkv, T, d_k)
         else:
@@ -288,7 +274,7 @@ class MultiheadAttention(Module):
         return x
 
     def load_from_heads(self, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> "MultiheadAttention":
-        """Take the matrices of single heads: W_Q nh times (C, d_k), W_K and W_V nkv times (kdim, d_k) and (vdim, d_v),
+        """Take the matrices of single heads: W_Q nh times (C, d_k), W_K and W_V nkv times (C, d_k) and (C, d_v),
         and W_O (nh·d_v, C), as Tensors or arrays. Biases become 0, head_gates None. The numbers and sizes of heads are
         those given, so make the optimizer afterwards. Returns self."""
         load(self, W_Q, W_K, W_V, W_O)
@@ -311,9 +297,7 @@ class MultiheadAttention(Module):
         return [n * d for n, d in self.sizes]
 
     def weights(self) -> tuple[Any, ...]:
-        """W_q (nh·d_k, C), W_k (nkv·d_k, kdim), W_v (nkv·d_v, vdim)."""
-        if self.in_proj_weight is None:
-            return self.q_proj_weight, self.k_proj_weight, self.v_proj_weight
+        """W_q (nh·d_k, C), W_k (nkv·d_k, C), W_v (nkv·d_v, C)."""
         return self.in_proj_weight.split(self._rows)
 
     def biases(self) -> tuple[Any, ...]:
@@ -331,10 +315,9 @@ class MultiheadAttention(Module):
         return getattr(self, f"_{impl}")
 
     def _check(self, query, key, value, left_padding):
-        given = {"query": (query, "T", self.embed_dim), "key": (key, "S", self.kdim), "value": (value, "S", self.vdim)}
-        for name, (x, length, size) in given.items():
-            if x.ndim != 3 or x.shape[2] != size:
-                raise ValueError(f"{name} must be (B, {length}, {size}), got shape {x.shape}")
+        for name, x, length in ("query", query, "T"), ("key", key, "S"), ("value", value, "S"):
+            if x.ndim != 3 or x.shape[2] != self.embed_dim:
+                raise ValueError(f"{name} must be (B, {length}, {self.embed_dim}), got shape {x.shape}")
         if (B := query.shape[0]) != key.shape[0] or key.shape[:2] != value.shape[:2]:
             raise ValueError(f"query {query.shape}, key {key.shape} and value {value.shape} do not fit each other")
         gates = "head_gates", self.head_gates, (self.num_heads,), query.dtype

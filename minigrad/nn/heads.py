@@ -15,7 +15,7 @@ class Head:
 
         q = query W_Q    k = key W_K    v = value W_V    z = softmax(scale q kᵀ + mask) v
 
-    W_Q (C, d_k), W_K (kdim, d_k), W_V (vdim, d_v) and W_O (d_v, C) are detached views of the layer's parameters. Heads
+    W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v) and W_O (d_v, C) are detached views of the layer's parameters. Heads
     of a group share W_K and W_V. scale and gate are numbers; the gate is 1 unless the layer has head_gates.
 
     parts: {"W_Q": [(parameter, index), …], "W_K": …, "W_V": …, "W_O": …}, where in the layer's parameters each matrix
@@ -29,12 +29,9 @@ class Head:
         self.gate = 1.0 if gates is None else gates[number].item()
         self.parts: dict[str, list[tuple]] = {}
         first = 0  # row of W_q, W_k or W_v in the parameters that hold all three
-        packed, bias = layer.in_proj_weight, layer.in_proj_bias
-        alone = layer.q_proj_weight, layer.k_proj_weight, layer.v_proj_weight
-        for name, W, i, (n, d) in zip(("W_Q", "W_K", "W_V"), alone, (number, kv, kv), layer.sizes):
+        for name, i, (n, d) in zip(("W_Q", "W_K", "W_V"), (number, kv, kv), layer.sizes):
             own = slice(first + i * d, first + (i + 1) * d)
-            self.parts[name] = [(W, np.s_[i * d : (i + 1) * d,]) if packed is None else (packed, (own,))]
-            self.parts[name] += [] if bias is None else [(bias, (own,))]
+            self.parts[name] = [(p, (own,)) for p in (layer.in_proj_weight, layer.in_proj_bias) if p is not None]
             first += n * d
         self.parts["W_O"] = [(layer.out_proj.weight, np.s_[:, number * self.d_v : (number + 1) * self.d_v])]
 
@@ -74,28 +71,19 @@ def load(layer, W_Q, W_K, W_V, W_O):
             f"{nh} W_Q, {nkv} W_K and {len(W_V)} W_V: there must be as many W_K as W_V, a divisor of the W_Q"
         )
     d_k, d_v = (W.shape[-1] if W.ndim else 0 for W in (W_Q[0], W_V[0]))
-    sizes = ("W_Q", W_Q, (layer.embed_dim, d_k)), ("W_K", W_K, (layer.kdim, d_k)), ("W_V", W_V, (layer.vdim, d_v))
-    for name, Ws, shape in (*sizes, ("W_O", [W_O], (nh * d_v, layer.embed_dim))):
+    C = layer.embed_dim
+    sizes = ("W_Q", W_Q, (C, d_k)), ("W_K", W_K, (C, d_k)), ("W_V", W_V, (C, d_v)), ("W_O", [W_O], (nh * d_v, C))
+    for name, Ws, shape in sizes:
         if any(W.shape != shape for W in Ws):
             raise ValueError(f"{name} must be {shape}, got {', '.join(str(W.shape) for W in Ws)}")
     layer.num_heads, layer.num_kv_heads = nh, nkv
     layer.d_k, layer.d_v, layer.head_gates = d_k, d_v, None
-    _replace_weights(layer, [cat(Ws, 1).T for Ws in (W_Q, W_K, W_V)], W_O.T)
+    layer.in_proj_weight = _like(layer.in_proj_weight, cat([W.T for Ws in (W_Q, W_K, W_V) for W in Ws]))
+    layer.out_proj.weight = _like(layer.out_proj.weight, W_O.T)
+    layer.out_proj.in_features = nh * d_v
     if layer.in_proj_bias is not None:
         layer.in_proj_bias = _like(layer.in_proj_bias, zeros(nh * d_k + nkv * (d_k + d_v), **about))
         init.zeros_(layer.out_proj.bias)
-
-
-def _replace_weights(layer, weights, output):
-    """Make new parameters of W_q, W_k and W_v, and of the output's weight (C, nh·d_v)."""
-    if layer.in_proj_weight is not None:
-        names, weights = ["in_proj_weight"], [cat(weights)]
-    else:
-        names = ["q_proj_weight", "k_proj_weight", "v_proj_weight"]
-    for name, W in zip(names, weights):
-        setattr(layer, name, _like(getattr(layer, name), W))
-    layer.out_proj.weight = _like(layer.out_proj.weight, output)
-    layer.out_proj.in_features = output.shape[1]
 
 
 def _like(old, x):

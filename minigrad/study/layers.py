@@ -53,7 +53,7 @@ def path_of(name, layers):
 
 
 def head_weights(layer: MultiheadAttention, head: int) -> tuple[Array, Array, Array, Array]:
-    """W_Q (C, d_k), W_K (kdim, d_k), W_V (vdim, d_v) and W_O (d_v, C) of a head of a MultiheadAttention, float64.
+    """W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v) and W_O (d_v, C) of a head of a MultiheadAttention, float64.
 
     Heads of a group share W_K and W_V. W_O is multiplied by the head's gate, if the layer has gates. Raises ValueError
     for an unknown head. nn.MultiheadAttention.head gives the same as Tensors, without the gate."""

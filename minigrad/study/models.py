@@ -47,7 +47,6 @@ class AttentionOnly(Module):
         init.normal_(self.wpe.weight, std=0.375)
         init.normal_(self.lm_head.weight, std=n_embd**-0.5)
         for block in self.blocks:
-            assert block.attn.in_proj_weight is not None
             init.normal_(block.attn.in_proj_weight, std=n_embd**-0.5)
             init.normal_(block.attn.out_proj.weight, std=(2 * n_embd) ** -0.5)
 

@@ -266,7 +266,7 @@ class LayerTrace:
     far. They raise RuntimeError until a gradient has come. (scores_grad is what Katz and Wolf, 2024, call reversed
     attention.) What the heads share:
 
-        x_q (B, T, C), x_k (B, S, kdim), x_v (B, S, vdim)       the layer's query, key and value; often all one array
+        x_q (B, T, C), x_k (B, S, C), x_v (B, S, C)             the layer's query, key and value; often all one array
         y (B, T, C), and y_grad                                 its output
         x_q_grad (B, n, T, C), x_k_grad, x_v_grad               of each head's own copy: dq W_Qᵀ, … All heads' add up to
                                                                 the gradient of x_q. float64, computed when asked for

@@ -75,7 +75,6 @@ SETTINGS = {
     "causal": dict(is_causal=True),
     "no bias": dict(made=dict(bias=False)),
     "cross": dict(S=5),
-    "key and value of other sizes": dict(S=5, made=dict(kdim=7, vdim=4)),
     "grouped": dict(made=dict(num_kv_heads=2), is_causal=True),
     "multi-query": dict(S=5, made=dict(num_kv_heads=1)),
     "d_v is not d_k": dict(S=5, d_k=3, d_v=2),
@@ -102,7 +101,7 @@ def built(name, dtype, on="cpu"):
         W_Q, W_K = (data(HEADS, WIDE, d_k).unbind(0) for _ in range(2))
         m.load_from_heads(W_Q, W_K, data(HEADS, WIDE, d_v).unbind(0), data(HEADS * d_v, WIDE))
     query = data(B, T, WIDE)
-    key, value = (query, query) if S is None else (data(B, S, m.kdim), data(B, S, m.vdim))
+    key, value = (query, query) if S is None else (data(B, S, WIDE), data(B, S, WIDE))
     m.head_gates = data(m.num_heads) if "gates" in setting else None
     m.to(dtype, device=on)
     tensors = {id(x): x.to(dtype).to(on).requires_grad_() for x in (query, key, value)}
