@@ -9,7 +9,7 @@
 //            from n on, if there are any, and then *stop is 1; launch over the indices
 #include "common.cuh"
 
-// minigrad/backend/runners/graph.py reads the fields from here.
+// minigrad/replay/memory.py reads the fields from here.
 struct Letter {
   T* to;
   long long at, size;

@@ -1,5 +1,5 @@
 """What the README files and CONTRIBUTING.md say is so: every code block runs or is printed as shown, and the paths,
-commands, names and sizes that they mention exist."""
+commands, names and sizes that they mention exist. So do paths in comments, and commands in docstrings of files."""
 
 import ast
 import importlib.util
@@ -31,6 +31,11 @@ PYTHON = [(name, code) for name, language, code in BLOCKS if language == "python
 SHOWN = [code for _, language, code in BLOCKS if language == "text"]
 PROSE = {name: FENCE.sub("", text) for name, text in TEXTS.items()}
 QUOTED = [(name, " ".join(code.split())) for name, prose in PROSE.items() for code in re.findall(r"`([^`]+)`", prose)]
+SOURCES = {
+    name: (ROOT / name).read_text(encoding="utf-8")
+    for name in FILES
+    if Path(name).suffix in {".py", ".cu", ".cuh", ".h", ".cpp"}
+}
 TYPED = [(name, line) for name, language, code in BLOCKS if language == "sh" for line in code.splitlines() if line]
 
 
@@ -129,7 +134,16 @@ def test_paths_exist():
     assert not missing, "\n".join(missing)
 
 
+def test_paths_in_comments_exist():
+    named = r"(?<![\w./-])(?:minigrad|kernels|tests|examples)/[\w/.-]*\.(?:py|cuh?|h|cpp|md)\b"
+    said = [(name, path) for name, text in SOURCES.items() for path in re.findall(named, text)]
+    assert len(said) > 50
+    assert not [each for each in said if not (ROOT / each[1]).exists() and each[1] not in WRITTEN]
+
+
 WRITTEN = {
+    "kernels/any.cu",
+    "tests/a.py",
     ".gpu-rig/run",
     "heads.html",
     "heads.png",
@@ -177,6 +191,12 @@ def commands():
     for doc, line in [*TYPED, *QUOTED]:
         if re.match(r"(python|pytest|make)\b.|minigrad \w", line):
             yield doc, shlex.split(line, comments=True)
+    for name, text in SOURCES.items():
+        if name.endswith(".py") and not name.startswith(
+            "examples/weekend/step"
+        ):  # those are copied to the user's folder
+            for line in re.findall(r"^    ((?:python|minigrad) .*)$", ast.get_docstring(ast.parse(text)) or "", re.M):
+                yield name, shlex.split(re.sub(r"[\[\]>]|  .*", " ", line), comments=True)
 
 
 def source_of(words):
