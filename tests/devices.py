@@ -45,4 +45,4 @@ class NoGpu(Launched):
         return self._contracts[key]
 
     def _start(self, file, entry, dtype, grid, block, shared, args):
-        self.kernel(file, entry, dtype).contract.check(grid, args, self.overlap)
+        self.kernel(file, entry, dtype).contract.check(grid, args)

@@ -371,7 +371,7 @@ class Follower:
         """Capture a launch."""
         launch = Launch(*args)
         kernel = self.on.kernel(*launch[:3])  # compiled now: if it cannot be, nothing has happened yet
-        kernel.contract.check(launch.grid, launch.args, self.on.overlap)
+        kernel.contract.check(launch.grid, launch.args)
         self.entry.launches.append(launch)
 
     def stream(self, draw):

@@ -41,13 +41,6 @@ def spoilt(x, a):
         yield "not compact", np.zeros((*x.shape, 2), x.dtype)[..., 0]
 
 
-def shared(x, y):
-    """The arrays in memory that they share, unless their dtypes differ."""
-    if x.dtype == y.dtype and x.size and y.size and x.flags.c_contiguous and y.flags.c_contiguous:
-        memory = np.zeros(x.size + y.size - 1, x.dtype)
-        yield memory[: x.size].reshape(x.shape), memory[x.size - 1 :].reshape(y.shape)
-
-
 def spoilt_launches(contract, args):
     """(argument, how, arguments that must be refused)."""
 
@@ -61,10 +54,6 @@ def spoilt_launches(contract, args):
         x = args[i]
         if isinstance(x, np.ndarray):
             yield from ((name, how, replaced(i, y)) for how, y in spoilt(x, contract.arrays[name]))
-            for other, j in place.items() if contract.arrays[name].written else ():
-                if i != j and isinstance(args[j], np.ndarray):
-                    for y, z in shared(x, args[j]):
-                        yield name, f"sharing memory with {other}", [*replaced(i, y)[:j], z, *replaced(i, y)[j + 1 :]]
         elif type(x) is Table:
             yield name, "a row too few", replaced(i, Table(x.struct, x.rows[:-1]))
             yield name, "null", replaced(i, None)
@@ -102,7 +91,7 @@ class Spoiling:
 
     def spoil(self, file, entry, dtype, grid, args):
         contract = self.kernel(file, entry, dtype).contract
-        contract.check(grid, args, np.may_share_memory)
+        contract.check(grid, args)
         for name, how, wrong in spoilt_launches(contract, args):
             self.tried += 1
             for look in (self.slow, self.quick) if how != "no number" else (self.slow,):  # packing refuses those
@@ -113,7 +102,7 @@ class Spoiling:
 
     def slow(self, contract, file, entry, dtype, grid, args):
         try:
-            contract.check(grid, args, np.may_share_memory)
+            contract.check(grid, args)
         except (ContractError, TypeError):
             return
         raise Spoilt
@@ -216,8 +205,8 @@ def places(n=1, at=(3, 1)):
 def test_declarations_are_read():
     contract = Contract("k", KERNEL.replace("ROWS", RIGHT))
     y, x = np.zeros((2, 4), "f2"), np.zeros((5, 3), "f4")
-    contract.check((1,), [y, x[:, :2], 5, places()], np.may_share_memory)
-    contract.check((1,), [y, None, 5, places()], np.may_share_memory)
+    contract.check((1,), [y, x[:, :2], 5, places()])
+    contract.check((1,), [y, None, 5, places()])
     for args, message in [
         ((y.astype("f4"), x, 5, places()), r"kernel k: T\* y .*: it is of float32, and must be of float16"),
         ((y, x, 4, places()), r"y .*, rows = 4, size = 4: it has shape \(2, 4\), and must have 4 elements"),
@@ -227,7 +216,7 @@ def test_declarations_are_read():
         ((np.zeros((3, 4), "f2"), None, 9, places()), "rows < 9 must be so"),
     ]:
         with pytest.raises(ContractError, match=message):
-            contract.check((1,), args, np.may_share_memory)
+            contract.check((1,), args)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ The sizes are Python, in the numbers among the parameters, fields of structs, co
 `// args` above a struct declares arrays of any entry point with such a parameter that does not declare them itself.
 
 The parameters say the rest. A T* needs an array of the dtype that the kernel is compiled for. What is not const is
-written to: it must be writeable, and share no memory with another argument, unless it is that argument, and both are in
-one layout.
+written to, and must be writeable.
 """
 
 import ast
@@ -89,14 +88,6 @@ class Declared(NamedTuple):
         tests += [f"{x}.flags.{flag}"] if flag else []
         return f"({x} is None or {' and '.join(tests)})" if self.null else " and ".join(tests)
 
-    def disjoint(self, other):
-        """Python that is true if this array is known to share no memory with another one, as it must if it is written
-        to."""
-        x, y = self.name, other.name
-        nulls = "".join(f"{each.name} is None or " for each in (self, other) if each.null)
-        same = f"{y} is {x} or " if self.within and self.within == other.within else ""
-        return f"({nulls}{same}{y} is not {x} and {y}.base is not {x} and {x}.base is None)"
-
 
 class Contract:
     """The declarations of an entry point."""
@@ -128,7 +119,6 @@ class Contract:
         numbers = {p.name for p in self.parameters if p.kind != "*"} | {"grid", "grid_y"}
         self._key = sorted(set().union(*(uses[x.name] for x in self._slow)) & numbers)
         self._known = {**KNOWN, **constants(text)}
-        self._names, self._all = [p.name for p in self.parameters], list(self.arrays.values())
 
     def _read(self, part, pointers):
         part, _, steps = part.partition(" at ")
@@ -182,7 +172,6 @@ class Contract:
             rows = " ".join(f"for {name} in (row['{name}'],)" for name in fields)
             tests.append(f"len({table}.rows) == {count} and all([{of_row} for row in {table}.rows {rows}])")
             arrays += fields.values()
-        tests += [x.disjoint(y) for x in self.arrays.values() for y in self.arrays.values() if x.written and x is not y]
         scope |= {f"dtype_{x.name}": x.dtype for x in arrays}
         lines = [f"def look({', '.join(['launched', *(p.name for p in self.parameters)])}):"]
         lines += [" grid, grid_y = launched[0], launched[-1]"]
@@ -194,25 +183,15 @@ class Contract:
 
     # -- a thorough one
 
-    def check(self, launched, args, overlap):
+    def check(self, launched, args):
         """Raise ContractError unless a launch on a grid of `launched` may have these arguments, and TypeError if they
-        are too few or too many, or one should be a number. overlap: do two arrays share memory?"""
+        are too few or too many, or one should be a number."""
         if len(args) != len(self.parameters):
             raise TypeError(f"kernel {self.name} takes {len(self.parameters)} arguments, not {len(args)}")
         kind = (launched, *map(_kind, args))
-        given = dict(zip(self._names, args))
         if self.tables or kind not in self._checked:
-            self._check(launched, given)
+            self._check(launched, {p.name: x for p, x in zip(self.parameters, args)})
             _remember(self._checked).add(kind)
-        arrays = [(x, y, _owner(y)) for x in self._all if (y := given[x.name]) is not None]
-        for x, y, owner in arrays:
-            for other, z, its_owner in arrays if x.written else ():
-                if owner is not its_owner and owner is not None and its_owner is not None:
-                    continue
-                if other is x or (y is z and x.within and x.within == other.within):
-                    continue
-                if y is z or (y.size and z.size and overlap(y, z)):
-                    self._refuse(f"it writes to {x.name}, which shares memory with {other.name}")
 
     def _check(self, launched, given):
         for p, kind in zip(self.parameters, self.kinds):
@@ -305,12 +284,6 @@ def _reach(sizes, steps):
     """The lowest and the highest element of an array of these sizes and strides."""
     ends = [(n - 1) * step for n, step in zip(sizes, steps)]
     return sum(end for end in ends if end < 0), sum(end for end in ends if end > 0)
-
-
-def _owner(x):
-    """The array that has the memory of x; None if that is not known."""
-    owner = x if x.base is None else x.base
-    return owner if type(owner) is type(x) and owner.base is None else None
 
 
 def _kind(x):

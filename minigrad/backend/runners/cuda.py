@@ -378,7 +378,7 @@ class Kernel:
 
     def __call__(self, grid, block, shared, args):
         if not self._fits(grid, args):
-            self.contract.check(grid, args, self.on.overlap)
+            self.contract.check(grid, args)
         self.launch(grid, block, shared, self.on.with_tables(args) if self.contract.tables else args)
 
     def launch(self, grid, block, shared, args):

@@ -90,7 +90,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         except (TypeError, ValueError, AttributeError, struct.error):  # strided and read-only arrays, mistakes
             packed = None
         if packed is None:
-            kernel.contract.check(grid, args, self.overlap)
+            kernel.contract.check(grid, args)
         if type(packed) is not bytes:
             args = self.with_tables(args)  # packed tables live until the kernel has run
             packed = kernel.pack(args)
