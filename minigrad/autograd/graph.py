@@ -75,7 +75,7 @@ class Node:
         self.shape, self.dtype, self.device = shape, dtype, device
         self.grad: Any = None
         self.retain = op is None
-        self.hooks: dict[Any, Any] | None = None  # what add_hook has added
+        self.hooks: dict[Any, Any] | None = None  # hooks added by add_hook
 
     def add_hook(self, hook: Callable[[Any], Any]) -> Handle:
         """Call hook(gradient) in every backward walk, once the whole gradient of this value is known.

@@ -44,7 +44,7 @@ class Op:
     rounds_as = 0.0  # a term of this size cancels in it: its result is rounded as if it were at least this large
     primitive = False  # True: forward only calls primitives of the backend, as all ops of minigrad do
     runs_hooks = False  # True: its backward calls the user's code
-    fills_unused = True  # its backward gets zeros for an output that nothing used; False: None
+    fills_unused = True  # backward gets zeros for an unused output; False: it gets None
 
     # Set by apply(): always,
     params: dict[str, Any]
@@ -175,7 +175,7 @@ class Op:
 
     def release(self) -> None:
         """Free what was saved, after its last use."""
-        self.spent = True  # first, so that another thread's walk that finds nothing saved can say why
+        self.spent = True  # set first: a walk of another thread that finds nothing saved asks for it
         self._saved_inputs = self._saved_output = self._saved = None
 
     def already_spent(self) -> GraphError:
@@ -223,9 +223,9 @@ class Op:
         if backend is None:
             kinds = ", ".join(type(x).__name__ for x in inputs)
             raise TypeError(f"{cls.name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
-        now = mode.__dict__  # this thread's: three lookups in it are faster than three attributes of mode
+        now = mode.__dict__  # the thread's own modes: three lookups in this dict are faster than three attributes
         if recorded := connected and now["grad"] and cls.differentiable:
-            op._inputs = inputs  # until forward has run, so that what it saves is kept
+            op._inputs = inputs  # save_inputs() reads them while forward runs
             op.parents = tuple([x.node if isinstance(x, Value) else None for x in inputs])
             op.needs = tuple([node is not None for node in op.parents])
         else:
@@ -251,7 +251,7 @@ class Op:
 
     def _wrapped(self, index: int, array: Any, inputs: tuple[Any, ...]) -> Any:
         """An array of forward as a Tensor, with its storage, and with a node if the op was recorded."""
-        backend = self.backend  # where the results are: forward has changed it if the op moves them
+        backend = self.backend  # the results' backend: an op that moves data has changed it in forward
         if type(array) is not backend.array_type:
             array = backend.asarray(array)  # NumPy returns scalars for 0-d results
         storage = _shared_storage(backend, array, inputs) or Storage(backend)
@@ -264,7 +264,7 @@ class Op:
         return self.wrap(array, storage, node)
 
 
-RESERVED = {*dir(Op), *Op.__annotations__}  # what the engine calls an op's own
+RESERVED = {*dir(Op), *Op.__annotations__}  # names that the engine uses
 
 
 def _defaults_of(function: Any) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Parameter(NamedTuple):
     """A parameter of an entry point, or a field of a struct."""
 
     name: str
-    kind: str  # its C type, or '*' for a pointer
+    kind: str  # the C type, or '*' for a pointer
     of: str  # the C type that it points to
     changes: bool  # may the kernel change what it points to?
 
@@ -124,7 +124,7 @@ def constant(file, name):
 
 
 class Struct:
-    """A struct that a file of kernels/ declares, read from there so that it is written once. Call it to pack fields.
+    """A struct as a file of kernels/ declares it. Call it to pack fields.
 
     Fields are pointers, long long, double, and arrays of these: all of 8 bytes, so that nothing lies between them.
     source: the text that declares it, if that is more than the file."""

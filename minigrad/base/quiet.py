@@ -13,7 +13,7 @@ import numpy as np
 class _Silence(threading.local):
     def __init__(self) -> None:  # once for each thread
         self.quiet = False  # is this thread within quiet()?
-        self.before: list[Any] = []  # what each quiet() that is on has replaced, innermost last
+        self.before: list[Any] = []  # the settings that each active quiet() has replaced, innermost last
         self.context = contextvars.copy_context()  # NumPy asks a context variable, and gives no warnings in here
         self.context.run(np.seterr, all="ignore")
 

@@ -1,4 +1,4 @@
-"""Which captured step this thread runs, if any, and what it is told and asked."""
+"""The captured step that a thread runs, and the interface that other packages have to it."""
 
 import os
 import sys
@@ -20,7 +20,7 @@ class Recorder(Protocol):
     """A call of a captured step, to those who work for it: replay/follower.py is one. Types that are declared in higher
     layers are `object` here."""
 
-    entry: object  # what is being captured, of which the launches are parts; None between two ops
+    entry: object  # the Entry being captured, to which launches are added; None between two ops
 
     # the engine
 

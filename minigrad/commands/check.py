@@ -46,7 +46,7 @@ def arguments(argv):
     parser.add_argument("--strict", action="store_true", help="a WARN fails (default: for ops of minigrad only)")
     parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)
-    theirs: dict = {}  # what the files so far declare
+    theirs: dict = {}  # declarations of the files read so far
     files, args.modules = args.modules, []
     for file in files:
         args.modules.append(load(file))

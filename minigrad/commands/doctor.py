@@ -31,7 +31,7 @@ TOLERANCE = 1e-4  # allowed error of float32, relative to a gradient's largest e
 
 
 def inventory():
-    """{thing: what there is of it, or why there is none}, for everything that minigrad can use."""
+    """{name of a program, package or device: its version, or why it cannot be used}."""
     system = f"{platform.python_version()}, {platform.system()} {platform.machine()}, {cores()} cores"
     found = {"minigrad": f"{__version__} in {Path(__file__).parents[1]}", "Python": system, "NumPy": np.__version__}
     for name, function in {"C++ compiler": compiler, "kernel cache": folder, "GPU": gpu}.items():

@@ -49,4 +49,4 @@ def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=Non
         draws = Generator(seed + 2 * 2**32)
         model.generate(idx, tokens, temperature, top_k, top_p, draws, each=lambda ids: say(vocab.decode(ids)))
     finally:
-        print()  # what is said next begins a line of its own
+        print()  # the next message begins on a new line

@@ -85,7 +85,7 @@ def add_scores(command):
     command.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the random characters (default: 0)")
 
 
-COMMANDS = {  # name: (what it does, its own options, what runs)
+COMMANDS = {  # {name: (help, function that adds the options, function that runs the command)}
     "report": ("patterns and gradients of all heads as one HTML file", add_report, readings.report),
     "ledger": ("the backward pass step by step", add_ledger, readings.write_ledger),
     "flow": (

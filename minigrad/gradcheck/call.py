@@ -1,4 +1,4 @@
-"""A user's call, fn(*inputs): which of its arrays vary, how to repeat it with other arrays, and its name in reports."""
+"""A user's call, fn(*inputs): its varying arrays, its repetition with other arrays, and its name in reports."""
 
 import inspect
 import re
@@ -28,7 +28,7 @@ def prepared(fn, inputs, kwargs=None, vjp=None):
     last input, and a function of another framework one of Tensors."""
     if not callable(fn):
         raise TypeError(f"gradcheck: the first argument must be a function; got {fn!r}")
-    if isinstance(fn, Captured):  # whose results have no graph: the same arithmetic, recorded anew by each call
+    if isinstance(fn, Captured):  # a captured call leaves no graph: check the function itself
         fn = fn.function
     framework = framework_of(fn, (inputs, kwargs), vjp)
     inputs = unpacked(inputs, framework)
@@ -135,7 +135,7 @@ class _Call:
                     "gradcheck computes in float64: pass the tensors that the function closes over as inputs"
                 )
             raise
-        if not any(x.dtype.kind == "f" for x in flat(y)):  # or anything would pass
+        if not any(x.dtype.kind == "f" for x in flat(y)):  # any gradient would pass without a float output
             raise TypeError(nothing_returned(y))
         return y
 

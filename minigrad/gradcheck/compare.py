@@ -22,12 +22,12 @@ MEANING = {
     NONFINITE: "NaN or Inf here or a step away: the edge of the domain?",
 }
 # An error bar decides nothing if it is wider than this part of the gradient:
-WIDE = 1e-6  # this is the rule,
-WIDE_BY_ROUNDING = 1e-2  # if rounding alone explains the bar,
-WIDE_BY_CANCELLING = 0.6  # if terms cancel to 1e-12 of their size: a saturated tanh has one known digit, or none
+WIDE = 1e-6  # the general rule
+WIDE_BY_ROUNDING = 1e-2  # where rounding alone explains the bar
+WIDE_BY_CANCELLING = 0.6  # where terms cancel to 1e-12 of their size: a saturated tanh has one known digit, or none
 COARSE = 16  # rtol in ulps, for a function that computes in float32 or float16 inside
-FAR = 2.0**-3  # the second look begins there, or at an eighth of x,
-LOWEST = 2.0**-64  # and ends here for x = 0
+FAR = 2.0**-3  # first step of the second look, or an eighth of x
+LOWEST = 2.0**-64  # last step of the second look for x = 0
 MOST_KINKS = 8  # elements at kinks that are removed from one direction
 
 
@@ -89,7 +89,7 @@ class Comparison:
 
     def __init__(self, subject, rng, rtol=1e-7, atol=0.0, eps=None, stretch=1.0):
         self.subject, self.rng, self.atol, self.first_step = subject, rng, atol, eps
-        self.stretch = stretch  # what all steps are multiplied by: rounding may be the same at all powers of two
+        self.stretch = stretch  # factor of all steps: rounding may be the same at all powers of two
         self.findings: list = []
         self.squares = np.zeros(2)  # squared noise and flow of the latest walk
         self.coarsest = EPS  # eps of the coarsest float dtype on the way
@@ -128,7 +128,7 @@ class Comparison:
         found = []
         for row in cotangents:
             self.squares[:] = 0
-            if self.coarsest > EPS:  # its rounding may reach the outputs where there is no graph
+            if self.coarsest > EPS:  # float32 or float16 may round the outputs where no graph shows it
                 self.squares[0] = np.square(self.coarsest * (row * self.y)[self.defined]).sum()
             found.append((self.forward.gradient(self.forward.dys(row), retain_graph=True), *np.sqrt(self.squares)))
         return [f[0] for f in found], 4 * np.array([f[1] for f in found]), np.array([f[2] for f in found])
@@ -407,7 +407,7 @@ class Directional:
         return f.verdict
 
     def bisected(self, u):
-        """(position of one element that makes this direction disagree, the Finding for it alone)"""
+        """(position of an element that is wrong, the Finding for that element alone)"""
         suspects = np.flatnonzero(u)
         while suspects.size > 1:
             half = suspects[: suspects.size // 2]

@@ -15,8 +15,8 @@ from .report import FAIL, INCONCLUSIVE, KINK
 from .subject import Leaf, Subject, host, joined
 
 MOST_OPS = 64  # distinct ops that are tested for a culprit
-CLOSE = 1e-5  # how far off, as a part of 1 + |x|, the gradients lie that one at a kink must lie between;
-CLOSEST = 1e-9  # half of them so near that what is smooth does not change on the way
+CLOSE = 1e-5  # distance, as a part of 1 + |x|, of the gradients between which one at a kink must lie
+CLOSEST = 1e-9  # distance of half of them: so near that smooth parts do not change
 NEIGHBOURS = 64
 COMPOSED = "an op inside is at a kink here; the gradient lies between those close by, which are right"
 UNLIKE = "ops inside are at kinks, where gradients do not compose: none close by is like this one"

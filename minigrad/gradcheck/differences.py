@@ -103,7 +103,7 @@ def derivative(phi, noise, step, least=0.0):
             break
     jump = (unshrunk >= JUMP) & np.isfinite(up - down)
     left, right, bent, kink = sides(before, (up, down), h, noise)
-    if bent.any() and h > NEAR > least:  # or are there two kinks, one on each side?
+    if bent.any() and h > NEAR > least:  # two kinks, one on each side, would look like a kink at 0
         wider, closer = [(phi(t), phi(-t)) for t in (2 * NEAR, NEAR)]
         here, there, still_bent, _ = sides(wider, closer, NEAR, noise)
         smooth = bent & ~still_bent & (np.abs(right - left) * NEAR > 256 * noise)

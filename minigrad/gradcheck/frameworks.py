@@ -84,12 +84,12 @@ class _Gradient:
 class Adapted:
     """fn, a function of a framework's arrays, as a function of Tensors, which replaces it throughout gradcheck.
 
-    module: a Module that wraps fn itself, or the object that it is a method of."""
+    module: a Module that wraps fn, or the object of which fn is a method."""
 
     def __init__(self, framework, fn, module=None):
         self.framework, self.__wrapped__, self.module = framework, fn, module
         owner = getattr(fn, "__self__", None)
-        self.source = owner if isinstance(owner, type) else fn  # what users call it: the class whose apply it is
+        self.source = owner if isinstance(owner, type) else fn  # the class, if fn is its apply
         self.kept, self.random = None, False
 
     def __call__(self, *args, **keywords):
@@ -145,9 +145,9 @@ class _Call:
 class Framework:
     """What gradcheck asks of a framework."""
 
-    array = "array"  # what a function must return, in words
+    array = "array"  # words for the type that a function must return
     kinds: tuple = ()  # the types that `entered` turns into Tensors or Modules
-    packings: tuple = (tuple,)  # what may hold all inputs of a call
+    packings: tuple = (tuple,)  # types of sequences that may hold all inputs of a call
 
     def entered(self, x):
         """A Tensor (in the array's own memory, if possible) or a Module for x; x itself if it is a constant."""
@@ -196,7 +196,7 @@ class Framework:
 
 
 def nothing_returned(y, what="Tensor"):
-    """Why a function that returned y cannot be checked, where it should return what is called `what`."""
+    """The error message for a function that returned y, without floats, instead of a `what`."""
     kind = f"{type(y).__name__} of {y.dtype}" if hasattr(y, "dtype") else type(y).__name__
     return (
         f"gradcheck: the function returned no {what} of floats, but {kind}. Nothing of it can be compared: return a "

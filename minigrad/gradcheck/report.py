@@ -91,7 +91,7 @@ class GradcheckReport:
     left_out: dict[str, str] = field(default_factory=dict)  # probe -> why it does not apply here
     ops: list[str] = field(default_factory=list)  # names of the ops that the function recorded
     leaves: list = field(default_factory=list)  # (name, shape, dtype as given, strides)
-    unfinished: list[str] = field(default_factory=list)  # what was left out for lack of time
+    unfinished: list[str] = field(default_factory=list)  # names of checks left out for lack of time
     budget: float | None = None  # seconds that the check had
     strict: bool = False  # does a WARN fail?
     culprit: str = ""  # the op that fails when checked alone

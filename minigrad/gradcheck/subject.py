@@ -38,7 +38,7 @@ class Subject:
 
     def __init__(self, call, leaves, label, constants=()):
         self.call, self.leaves, self.label = call, leaves, label
-        self.constants = constants  # those of the latest call: (name, the array passed, what it held before)
+        self.constants = constants  # (name, array passed, copy of it before the call) of the latest call
         self.random_state = default_generator.state
         self.evaluations = 0
         self.needs_graph = False  # the function takes a gradient inside

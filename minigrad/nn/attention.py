@@ -21,9 +21,9 @@ from .module import Module, Parameter, factory
 from .positions import alibi, alibi_slopes, rotary
 
 FORMS = "per_head", "batched", "fused"
-POINTS = "q", "k", "v", "qk", "pattern", "z"  # the values that head hooks see, in the order of the forward,
-INPUTS = "x_q", "x_k", "x_v"  # and those that all heads share: what comes in, before them,
-OUTPUT = "y"  # and what goes out, after them
+POINTS = "q", "k", "v", "qk", "pattern", "z"  # values of each head that hooks see, in the order of the forward
+INPUTS = "x_q", "x_k", "x_v"  # inputs of the layer, which all heads share
+OUTPUT = "y"  # output of the layer, to which all heads add
 _taken: ContextVar[str | None] = ContextVar("the form that all layers take", default=None)
 
 
@@ -249,7 +249,7 @@ class MultiheadAttention(Module):
         "qk" = q kᵀ (B, nh, T, S), before scale and mask; "pattern" (B, nh, T, S), before dropout; or "z"
         (B, nh, T, d_v), before head_gates. Or one that all heads share: the query "x_q" (B, T, C), key "x_k" and value
         "x_v" that forward was called with, or its output "y" (B, T, C). last: call the hook after all those without
-        `last`, so that it sees what the forward uses; it may not return anything. A layer with head hooks takes the
+        `last`; it sees the value that the forward uses, and may not return anything. A layer with head hooks takes the
         batched form, whatever impl says. Returns a handle whose remove() takes off this hook and no other."""
         if point not in (known := (*POINTS, *INPUTS, OUTPUT)):
             raise ValueError(f"there is no {point!r} in attention: there are {', '.join(known)}")

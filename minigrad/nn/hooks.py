@@ -74,7 +74,7 @@ class Hooked:
 
     def _call_watched(self, args, kwargs):
         """forward between two Taps: one gets the gradients of the outputs, the other those of the inputs."""
-        seen, n = {}, len(args)  # what the Taps hold must not lead back to them, or the graph would be a cycle
+        seen, n = {}, len(args)  # Taps must hold nothing that leads back to them: the graph would be a cycle
         inputs = [i for i, x in enumerate(args) if isinstance(x, Tensor) and x.node is not None]
 
         def at_output(dys):

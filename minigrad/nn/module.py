@@ -17,7 +17,7 @@ R = TypeVar("R", covariant=True)
 
 
 class HasForward(Protocol[P, R]):
-    """Any Module, to type checkers: calling it takes what its forward takes, and returns what that returns."""
+    """Any Module, to type checkers: a call has the arguments and the result of forward."""
 
     _name: str
     _forward_hooks: dict[Any, Any]
@@ -31,8 +31,8 @@ class HasForward(Protocol[P, R]):
 class Parameter(Tensor):
     """A Tensor that a Module trains: a leaf, contiguous, requiring a gradient by default.
 
-    It has data's shape and dtype, and its memory where that is contiguous. Raises TypeError for anything but a Tensor,
-    and for integers that would require a gradient."""
+    It has the shape and dtype of data, and shares memory with contiguous data. Raises TypeError for anything but a
+    Tensor, and for integers that would require a gradient."""
 
     __slots__ = ()
 
@@ -64,7 +64,7 @@ class Module(Hooked):
     else that would take the place of one, and if it is called without a forward."""
 
     training = True
-    _name = ""  # what the parent calls this module; such names make up paths such as "blocks.1.attn"
+    _name = ""  # the parent's name for this module; these names make up paths, such as "blocks.1.attn"
     _buffer_names: dict = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -248,8 +248,8 @@ class Module(Hooked):
         return self.to(float16)
 
     def train(self, mode: bool = True) -> Self:
-        """Switch this and all modules below to training, or to evaluation. One that has a train() of its own does so
-        for what is below it. Returns self."""
+        """Switch this and all modules below to training, or to evaluation. A module whose class
+        overrides train() switches those below itself. Returns self."""
         done: set[Module] = set()
         for module in self.modules():
             if module in done:

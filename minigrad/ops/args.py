@@ -12,7 +12,7 @@ from .. import dtypes
 from ..autograd import Op, Value
 from ..typing import F
 
-SEVERAL = tuple, list, range, np.ndarray  # what may hold sizes or dims
+SEVERAL = tuple, list, range, np.ndarray  # types of sequences of sizes or dims
 
 
 def giving(signature: F) -> Callable[[Any], Callable[[type[Op]], F]]:
@@ -67,7 +67,7 @@ def promoted(name, *operands):
     return [x.to(dtype) if isinstance(x, Value) and x.dtype != dtype else x for x in xs]
 
 
-_ANY_NUMBER = {"div", "eq", "ne", "lt", "le", "gt", "ge"}  # they need no number in the tensor's dtype
+_ANY_NUMBER = {"div", "eq", "ne", "lt", "le", "gt", "ge"}  # functions whose number may lie outside the tensor's dtype
 
 
 def fitting(name, number, dtype):

@@ -161,7 +161,7 @@ def nll_loss(input: T, target: T, weight: T | None = None, *, ignore_index: int 
 def _picked(log_p, target, weight, ignore_index):
     """(losses (n,), factors (n,)) of log_p (n, V): both 0 where target is ignore_index."""
     kept = target != ignore_index
-    label = where(kept, target, 0)  # and so in range by construction
+    label = where(kept, target, 0)  # 0 is in range too
     n, V = log_p.shape
     found = -looked_up(log_p.reshape(n * V, 1), label + log_p.constant(np.arange(n)) * V).reshape(n)
     if weight is None:

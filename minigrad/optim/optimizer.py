@@ -192,7 +192,7 @@ class Optimizer:
         """Whether an option may have this value. Only options that mean the same in all optimizers are judged here."""
         if name in ("lr", "momentum", "weight_decay", "eps"):
             return is_number(value) and value >= 0
-        if name == "betas":  # at 1, Adam would divide by 0
+        if name == "betas":  # Adam divides by 1 - beta
             return (
                 isinstance(value, list | tuple) and len(value) == 2 and all(is_number(v) and 0 <= v < 1 for v in value)
             )
@@ -214,7 +214,7 @@ class Optimizer:
         return group
 
     def _checked_state(self, state, i, parameters):
-        """The saved state of parameter i: its step, and arrays of its shape, as Tensors of its dtype on its device."""
+        """The saved state of parameter i: its step, and Tensors of the parameter's shape, dtype and device."""
         if not 0 <= i < len(parameters) or state.keys() != {"step", *self.buffers}:
             raise ValueError(
                 f"state {i} of {len(parameters)} has {shown(sorted(state))}, not a step and {self.buffers}"

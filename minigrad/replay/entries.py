@@ -16,7 +16,7 @@ _new = object.__new__
 
 
 class Entry:
-    """One action of a step, and those that came next in the calls so far."""
+    """One action of a step, and the actions that followed it in earlier calls."""
 
     __slots__ = (
         "kind", "form", "inputs", "outs", "result", "op", "lasting", "slots", "launches", "late", "varying",
@@ -26,8 +26,8 @@ class Entry:
     def __init__(self, kind, form=()):
         self.kind, self.form = kind, form
         self.inputs: list = []  # parts() of each
-        self.outs: list = []  # likewise, of Tensors; None for an output that was not needed
-        self.result: Any = None  # what a primitive returned; for an op: are its outputs a tuple?
+        self.outs: list = []  # the same of output Tensors; None for an output that was not needed
+        self.result: Any = None  # the result of a primitive; for an op: are its outputs a tuple?
         self.op: Any = None  # the op it added to the graph
         self.lasting: list = []  # Allocations that its results and its op keep alive
         self.slots: dict = {}  # {id of a captured array: its Slot}, for arrays that are bound here
@@ -37,8 +37,8 @@ class Entry:
         self.refreshes: list = []  # (array of the host, as kernels see it, function that gives what it is to hold)
         self.checks: list = []  # checks of indices on a GPU: see Cuda.checked
         self.outside = False  # does a primitive in place have arrays from outside?
-        self.leaves: list = []  # for a walk, (leaf, parts() of its new .grad, or None)
-        self.ops: set = set()  # for a walk, the ops that have no saved arrays any more
+        self.leaves: list = []  # (leaf, parts() of its new .grad, or None) of a walk
+        self.ops: set = set()  # ops of a walk whose saved arrays have been freed
         self.next: list[Entry] = []
 
 
@@ -49,7 +49,7 @@ class Slot:
 
     def __init__(self, array, allocation, spec):
         self.array, self.allocation, self.spec = array, allocation, spec
-        self.last, self.address = None, 0  # what was last bound to it, and its address
+        self.last, self.address = None, 0  # the array last bound to the slot, and its address
 
 
 class Late:
@@ -73,8 +73,8 @@ class Tree:
         self.storages: set = set()
         self.outside: set = set()  # Allocations of what comes from outside
         self.raw: dict = {}  # {id of an array that a primitive made outside of ops: the storage of Tensors around it}
-        self.changed: set = set()  # those that the last call changed in place
-        self.nodes: list = []  # those of its graph that the last call looked into
+        self.changed: set = set()  # objects that the last call changed in place
+        self.nodes: list = []  # nodes of its graph that the last call looked at
         self.programs: dict = {}
         self.entries = 0
 

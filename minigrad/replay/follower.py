@@ -1,4 +1,4 @@
-"""One call of a captured step: its Python runs, and what it does is compared with what was captured before.
+"""One call of a captured step: Python runs, and each of its actions is compared with the captured one.
 
 That is a tree of Entries: an op, a primitive of a backend, or a backward walk. While the step's Python runs, the
 Follower of the call is at an Entry. What Python does next is looked up among the Entries that came next in other
@@ -39,7 +39,7 @@ class Follower:
         # where the call is
         self.at = self.ran_at = tree.root  # the Entry that was passed last, and when launches last ran
         self.path: list[Entry] = []  # passed since then
-        self.entry: Any = None  # what is being captured
+        self.entry: Any = None  # the Entry that is being captured
         self.is_new = False  # has anything been captured in this call?
         # which captured objects stand for which from outside
         self.bound: dict = {}  # {id of an array from outside: (it, the captured one, a copy that is used instead)}
@@ -58,7 +58,7 @@ class Follower:
         self.memory = Memory(self.on)
         self.programs: tuple = ()  # programs that have run in this call
         self.pending: Any = None  # a Program that is about to run
-        self.has_run: list = []  # not empty: it has run
+        self.has_run: list = []  # not empty once the arithmetic so far has run
         self.survivors: Any = None  # at the end of the call, the Tensors that are still referenced
         for storage in tree.changed:
             storage.version = 0
@@ -285,7 +285,7 @@ class Follower:
         self._meet(on)
         late: list = []
         arrays: list = []
-        index = args[1:2] if name in ("getitem", "setitem") else ()  # its arrays are the host's
+        index = args[1:2] if name in ("getitem", "setitem") else ()  # arrays in an index lie on the host
         rest = args[:1] + args[2:] if index else args
         form = exact(index), exact((rest, kwargs), late, arrays)
         writes = name == "setitem" or name[-1] == "_" or kwargs.get("out") is not None

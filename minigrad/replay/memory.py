@@ -57,9 +57,9 @@ class Space:
 
     def __init__(self, on):
         self._on = on
-        self._top = self._end = 0  # where the addresses that are left begin and end
+        self._top = self._end = 0  # begin and end of the addresses that are still free
         self._chunk = CHUNK
-        self.places: dict = {}  # {id of an array that lives as long as this: (it, its place)}
+        self.places: dict = {}  # {id of an array: (array, its place)}; the arrays live as long as the Space
         self.allocations: dict[int, Allocation] = {}  # {where it begins: the Allocation}
         self.starts: list[int] = []  # keys of allocations, sorted
 
@@ -153,7 +153,9 @@ class Program:
     def __init__(self, on, space, entries, given, kept):
         self._on, self._kept = on, kept
         self._replay = on.replayer([launch for e in entries for launch in e.launches])
-        spots, launch_of = self._replay.pointers()  # where the replay holds an address, and for which launch
+        spots, launch_of = (
+            self._replay.pointers()
+        )  # places of addresses among the replay's words, and the launch of each
         values, starts = self._replay.words[spots], np.array([0, *space.starts], np.uint64)
         sizes = np.array([0, *(space.allocations[start].nbytes for start in space.starts)], np.uint64)
         which = np.searchsorted(starts, values, "right") - 1
@@ -256,7 +258,7 @@ class GraphProgram(Program):
             launches.insert(0, self._delivery())
         downloads = [(seen, found) for seen, (_, _, found) in zip(self._found.seen, self._found.raising)]
         self._graph = on.graph(launches, downloads)
-        self._built = launches  # and with them their arrays
+        self._built = launches  # keeps the arrays of these launches alive
 
     def _placed(self, x):
         if type(x) is Table:

@@ -74,8 +74,8 @@ class Scissors:
 
     def __init__(self, found, source, target, part, taken):
         self.source, self.target, self.taken = source, target, taken
-        self.gap: Any = None  # what the target's copy lacks, as far as the forward has come,
-        self.read: Any = None  # and the stream that the target reads
+        self.gap: Any = None  # the part of the stream that the target's copy lacks
+        self.read: Any = None  # the stream that the target reads
         self.ran = False  # whether the source has written in this forward
         writer = source.path.removesuffix(BIAS)
         for stream in found:
@@ -176,7 +176,7 @@ class Scissors:
         return norm.forward(self.read - self.gap) - norm.forward(self.read)
 
     def _changed(self, p):
-        """A head hook that changes what all heads read, or what one head makes of it."""
+        """A head hook that changes the input of all heads, or q, k or v of one head."""
 
         def hook(layer, x):
             change, head = self._change(), self.target.head  # (B, T, C)

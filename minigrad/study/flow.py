@@ -17,8 +17,8 @@ helps: the next step of training strengthens it. Two identities hold, as gradien
     Σ over v.p of edge(u → v.p) = ⟨write_u, dwrite_u⟩    for a head ⟨z, dz⟩, the gradient of a gate on it
     Σ over u of edge(u → v.p)   = ⟨stream, G_vp⟩
 
-A norm removes the length of what it reads, so the edges into a reader behind one add up to about 0: what one part
-does for it, others pay for. Read such edges beside each other, and those that leave a part for what it does.
+A norm removes the length of its input, so the edges into a reader behind a norm add up to about 0. Compare such edges
+with each other; the edges that leave a part tell how much the part matters.
 
 It takes one forward and one backward. Path patching and edge attribution (Syed et al. 2023) compare two inputs; this is
 about the gradient of one.
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 Name: TypeAlias = str | int | tuple[str | int, int | None]  # a node's name: see Flow.edge
 RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of what the model computes in -> the error allowed
-METHODS = {  # what an edge is, by method
+METHODS = {  # {method: the meaning of an edge}
     "first_order": "edge: what the source writes times the gradient where the target reads it",
     "cut": "edge: the loss with it minus the loss without it; first order: what its gradient says",
 }
@@ -84,7 +84,7 @@ class Flow:
         return self._chosen(lambda u, v: u == node)
 
     def into(self, path: Name, head: int | None = None) -> "Edges":
-        """The edges that lead to a node: where what it reads comes from, and how much each part of that matters."""
+        """The edges that lead to a node: the sources of its input, and how much each matters."""
         node = self._node((path, head), self._readers)
         return self._chosen(lambda u, v: v == node)
 
@@ -255,7 +255,7 @@ class _StreamEdges:
         [⟨write, dwrite⟩ (sources,)]."""
         self.sources, self.inputs, reads, written = [], [], [], []
         T, C = self.run.x[stream.body[0], "in"].shape[1:]
-        U, U_size = np.empty((0, T, C)), np.empty((0, T))  # what has been written so far
+        U, U_size = np.empty((0, T, C)), np.empty((0, T))  # writes so far, and the norm of each
         for event in _events(stream, self.run, b):
             if isinstance(event, _Write):
                 self.sources += event.nodes

@@ -159,7 +159,7 @@ def _within(path, scope):
 
 
 def _scopes(ops):
-    """The paths of all modules that ran and of those that contain them."""
+    """The paths of all modules that ran, and of their parents."""
     found = {op.scope for op in ops}
     return sorted({".".join(path.split(".")[: n + 1]) for path in found for n in range(path.count(".") + 1)} - {""})
 

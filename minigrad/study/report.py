@@ -28,7 +28,7 @@ from .stats import STATS
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "training.js", "state.js"
 LIMIT = 30_000_000  # bytes of a whole file: a larger one is slow to open on a phone
-EDGES = 12  # how many edges of a node are shown, the largest, of those that leave it and of those that lead to it
+EDGES = 12  # most edges that are shown to a node, and from a node: the largest
 POINTS = 3000  # most points of a loss curve that are shown
 
 
@@ -134,7 +134,7 @@ def _filled(title, data, chunks):
         "NUMBERS": "".join(f'<script type="text/plain">{chunk}</script>' for chunk in chunks),
         "SCRIPT": script,
     }
-    # One pass over the template, so that text which looks like a placeholder stays text.
+    # One pass over the template: a title that looks like a placeholder is not replaced.
     return re.sub(f"<!--({'|'.join(parts)})-->", lambda match: parts[match[1]], template)
 
 

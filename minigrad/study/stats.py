@@ -3,8 +3,8 @@
 Functions of patterns (…, T, S), a row for each query, are means over the queries to which they apply, and nan where
 there are none. Rows of a pattern sum to 1, or to 0 for a query that sees nothing.
 
-STATS declares each statistic once: its formula, its unit, what it means, and a function that computes it. That is all
-that is needed: HeadTrace.table, the report with its bars and their explanations, and Recorder are all made from it."""
+STATS declares each statistic once: formula, unit, meaning, and the function that computes it. HeadTrace.table, the
+report and Recorder take statistics from there."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -109,7 +109,7 @@ def _mean(values, where, axes=-1):
 
 # ---------------------------------------------------------------------------------------------------------- statistics
 
-GRADIENTS, TOKENS, POSITIONS, LAYER = "gradients", "tokens", "positions", "layer"  # what a statistic may need
+GRADIENTS, TOKENS, POSITIONS, LAYER = "gradients", "tokens", "positions", "layer"  # requirements of a statistic
 
 
 @dataclass(frozen=True)

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from ..nn.module import Module
     from .identities import IdentityReport
 
-SHAPES = {  # {attribute of a LayerTrace: its shape}, for what heads have,
+SHAPES = {  # {attribute of a LayerTrace that each head has: its shape}
     "q": "(B, n, T, d_k)", "k": "(B, n, S, d_k)", "v": "(B, n, S, d_v)", "scores": "(B, n, T, S)",
     "pattern": "(B, n, T, S)", "z": "(B, n, T, d_v)",
 }  # fmt: skip
-SHARED = [*INPUTS, OUTPUT]  # and what their heads share; it has the gradients of all
+SHARED = [*INPUTS, OUTPUT]  # values that all heads share
 NAMES = [*SHAPES, *SHARED, *(f"{name}_grad" for name in [*SHAPES, *SHARED]), *WEIGHTS]
 
 
@@ -362,7 +362,7 @@ class LayerTrace:
         name = "scores" if point == "qk" else point
         self._arrays[name] = self._own(point, x, self.scale)
         if grads and x.node is not None:
-            kept = weakref.ref(self)  # so that a graph which outlives the trace keeps this hook, but not our arrays
+            kept = weakref.ref(self)  # a graph may outlive the trace: its hooks must not keep our arrays
             x.register_hook(lambda g: (trace := kept()) and trace._arrived(f"{name}_grad", point, g))
 
     def _arrived(self, name, point, g):

@@ -52,7 +52,7 @@ class Gradients(Attributes):
 
     @checked
     def requires_grad_(self: V, requires_grad: bool = True) -> V:
-        """Make this leaf require a gradient, or stop requiring one, which drops its .grad. Returns itself. Raises
+        """Make this leaf require a gradient, or none: then its .grad is dropped. Returns itself. Raises
         TypeError for non-float dtypes, and GraphError unless it is a leaf."""
         if not self.is_leaf:
             if requires_grad:

@@ -47,7 +47,7 @@ class Run:
         # Batches draw from a generator of their own.
         self.batches = text.Batches(train_ids, T, B, Generator(seed + 2**32), "training split")
         self.val_batches = text.fixed_batches(val_ids, T, B, settings["eval_batches"], "validation split")
-        manual_seed(seed)  # for the initial weights, then for dropout
+        manual_seed(seed)  # seeds the initial weights, then dropout
         with cli.refusing(ValueError):
             self.model = model = recipe.model(settings, len(self.vocab)).to(device)
         self.optimizer = optimizer = recipe.optimizer(model, settings)

@@ -23,7 +23,7 @@ from typing import Any
 
 __all__ = ["corpus", "stories"]
 
-HELD = 10  # one in ten combinations of who, what and where is kept for validation
+HELD = 10  # every tenth combination of person, thing and place is kept for validation
 LENGTH = 1_000_000  # characters of the default text
 SLOTS = dict(X="person", Y="person", Z="person", C="animal", T="thing", U="thing", V="thing", P="place", Q="place")
 LOOKS = ["red", "blue", "green", "yellow", "white", "old", "new", "little"]

@@ -151,7 +151,9 @@ class DataLoader(Generic[T_co]):
 
     def __iter__(self) -> Iterator[Any]:  # a collate_fn decides the type of batches
         indices = iter(range(len(self.dataset)) if self.sampler is None else self.sampler)
-        whole = type(self.dataset) is TensorDataset and self.collate_fn is default_collate  # its rows, but sooner
+        whole = (
+            type(self.dataset) is TensorDataset and self.collate_fn is default_collate
+        )  # index all tensors at once, which is faster than row by row
         while batch := list(itertools.islice(indices, self.batch_size)):
             if len(batch) == self.batch_size or not self.drop_last:
                 yield list(self.dataset[batch]) if whole else self.collate_fn([self.dataset[i] for i in batch])

@@ -146,7 +146,7 @@ class _Picture:
     text."""
 
     def __init__(self):
-        self.ids: dict = {}  # what is drawn -> its name in the DOT text
+        self.ids: dict = {}  # {op or leaf: its name in the DOT text}
         self.boxes: dict = {}  # path of the module in whose frame they lie, as a tuple -> [(id, attributes)]
         self.edges: dict = {}  # (id, id, port, label), as an ordered set: two edges differ if their ports do
 

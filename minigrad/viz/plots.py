@@ -11,7 +11,7 @@ from ..typing import FilePath
 from . import canvas
 
 WINDOW = 1 / 20  # part of all steps that smoothing looks to either side
-POINTS = 500  # at which it is smoothed: more would not be seen in a picture of this width
+POINTS = 500  # most points of a smoothed curve: a picture of this width shows no more
 MARKERS = "o", "s", "^", "D", "v", "P", "X"
 DOTTED = 60  # the most points that get dots: more would run into one another
 

@@ -68,6 +68,10 @@ def test_comments_beside_code_and_docstrings_have_nouns_of_their_own():
             beside = [t for t in tokenize.generate_tokens(file.readline) if t.type == tokenize.COMMENT]
         beside = [t.string.strip("# ") for t in beside if t.line[: t.start[1]].strip()]
         nodes = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
-        found += [(path.name, text) for text in beside if re.match(r"(of|that|which|as|in|by|with)\b", text)]
+        found += [
+            (path.name, text)
+            for text in beside
+            if re.match(r"(of|that|which|as|in|by|with|and|or|what|whose|those|its|likewise)\b", text)
+        ]
         found += [(path.name, n.name) for n in nodes if re.match(r"(Of|As|By|That)\b", ast.get_docstring(n) or "")]
     assert not found

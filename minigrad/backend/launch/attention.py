@@ -15,7 +15,7 @@ SPAN = constant("attention_decode.cu", "SPAN")
 THREADS = constant("attention.cuh", "THREADS")
 CHUNK = 16  # bytes
 LONGER = 8  # elements by which a row of the pattern is longer, at most
-PADDED = 32, 64, 128, 256  # what head sizes are padded to; larger ones do not fit
+PADDED = 32, 64, 128, 256  # padded head sizes; larger heads do not fit
 TILES = (64, 64), (64, 32), (32, 32)  # ROWS and COLUMNS of attention.cuh
 REGISTERS = 40 << 10  # bytes of dk, ROWS × DP, and of p, ROWS × COLUMNS, with which dv and dp, as large, fit into them
 

@@ -53,9 +53,9 @@ class Plan(NamedTuple):
 
     entry: str
     dtype: np.dtype  # the kernel is compiled for it
-    dtypes: tuple  # one for each operand
+    dtypes: tuple  # the dtype of each operand
     casts: bool  # must an array be cast first?
-    zeros: tuple | None  # for the numbers of operands that are all arrays; None: some are numbers
+    zeros: tuple | None  # zeros in place of numbers, if all operands are arrays; else None
     result: np.dtype
     output: Output
 
@@ -197,7 +197,7 @@ def resolved(formula, kinds, out):
     kinds = [BOOL if kind is bool else kind for kind in kinds]
     named = [getattr(module, formula.name, None) for module in (Numpys, np)]
     ufunc = next((found for found in named if isinstance(found, np.ufunc)), None)
-    if ufunc is not None and not formula.name.startswith("logical"):  # those take a float for a bool
+    if ufunc is not None and not formula.name.startswith("logical"):  # logical ufuncs would resolve floats to bool
         dtype = ufunc.resolve_dtypes((*kinds, out))[0]
         return dtype if out is None else out
     kinds = kinds[1:] if formula.name == "where" else kinds

@@ -15,12 +15,12 @@ LAYOUT = Struct("layout.cuh", "Layout")
 ROW_THREADS = constant("common.cuh", "ROW_THREADS")
 MAX_DIMS = LAYOUT.counts["shape"]
 OPERANDS = LAYOUT.counts["strides"] // MAX_DIMS
-NARROW = 1 << 31  # what indices and offsets of the fast loops of layout.cuh stay below
+NARROW = 1 << 31  # the fast loops of layout.cuh need indices and offsets below this
 MOST_PER_TURN = 8  # elements of a thread in such a loop
 INT64 = np.dtype(np.int64)
 TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals of common.cuh, which have 8 bytes for any float
-WARP_ROW = 1024  # elements of the longest row that a warp has
-WARP_HELD = 256  # and of the longest that it reads again from its cache, as fast as it would hold it
+WARP_ROW = 1024  # elements of the longest row that one warp works on
+WARP_HELD = 256  # elements of the longest row that a warp re-reads from cache instead of keeping in registers
 WARP_BLOCK = 128  # threads of a block that has several rows
 HELD = 32  # elements of a row that a thread can hold: a thread's registers allow no more
 PRECISIONS = "highest", "high", "medium"  # float32 factors stay as they are, or become TF32 or bfloat16
@@ -61,7 +61,7 @@ class Launcher:
 
     def tensor(self, dtype):
         """TENSOR of tensor.cuh for arrays of a dtype: how tensor cores multiply them, 0 if they do not."""
-        kind = dtype.char if self.tensor_cores else ""  # on the way of every launch, where comparing dtypes is slow
+        kind = dtype.char if self.tensor_cores else ""  # every launch asks: comparing characters is faster than dtypes
         return PRECISIONS.index(self.precision) if kind == "f" else int(kind == "e")
 
     def pointer(self, x):

@@ -85,7 +85,7 @@ class Matmul(Launcher):
 
 class Tiling(NamedTuple):
     shape: tuple  # y's
-    file: str  # and the constants that it is compiled for
+    file: str  # the kernel file, and the constants that it is compiled for
     threads: int
     blocks: int
     parts: int  # k is cut into so many

@@ -10,12 +10,12 @@ from ..kernels import constant
 from .launcher import INT64, TOTALS, Launcher, real
 from .rules import KERNEL, NUMPYS
 
-ROW_PART = 1 << 14  # elements of a row that a block reduces at most
-EACH = 16  # and a thread at least, in two turns of each_ahead() of common.cuh
+ROW_PART = 1 << 14  # most elements of a row that a block reduces
+EACH = 16  # least elements of a thread, in two turns of each_ahead() of common.cuh
 WIDTH = constant("accumulate.cuh", "WIDTH")  # columns of a block
 FEW = 16  # values that one thread may reduce
 SORTED = 2048  # elements that a block sorts
-SUMMED = 4096  # and whose running sums it makes
+SUMMED = 4096  # elements of which a block makes the running sums
 LONG_COLUMN, MANY = 128, 1 << 16  # columns at least this long become rows unless there are at least this many
 
 
@@ -91,7 +91,7 @@ class Reduce(Launcher):
         return y if parts == 1 else self._fold(name, y, outer, parts, inner, dtype)
 
     def _in_memory_order(self, x):
-        """A view of x with its dims in another order, compact if there is one, and that order; else a copy and None."""
+        """(a compact view of x with its dims in another order, that order), or (a compact copy, None)."""
         by_stride = tuple(sorted(range(x.ndim), key=lambda d: -x.strides[d]))
         view = x.transpose(by_stride)
         return (view, by_stride) if view.flags.c_contiguous else (self.copy(x), None)

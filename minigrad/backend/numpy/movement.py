@@ -8,8 +8,8 @@ from .. import devices
 
 
 class Movement:
-    device = devices.device("cpu")  # or "cuda"
-    array_type = np.ndarray  # what its arrays are
+    device = devices.device("cpu")  # a GPU backend says "cuda"
+    array_type = np.ndarray  # the type of the backend's arrays
     captures = False  # can steps be captured? See replay/captured.py
     warns = True  # must primitives be called within quietly()? If not, they silence NumPy themselves
 

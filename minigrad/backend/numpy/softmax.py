@@ -44,7 +44,7 @@ class Softmax:
 
 
 def finite_top(x):
-    """The largest of each row, (…, n) -> (…, 1); 0 where all are -inf, so that subtracting it gives -inf, not NaN."""
+    """The largest of each row, (…, n) -> (…, 1); 0 for a row of -inf, as -inf - (-inf) would be NaN."""
     top = np.maximum.reduce(x, axis=-1, keepdims=True)
     np.copyto(top, 0, where=top == -np.inf)
     return top

@@ -3,7 +3,7 @@ next waits."""
 
 import numpy as np
 
-WORD = np.dtype(np.uint64)  # what kernels/captured.cu is compiled for
+WORD = np.dtype(np.uint64)  # kernels/captured.cu is compiled for this dtype
 NONE_WRONG = 0, -1  # the lowest index below 0, and the highest from n on
 
 
@@ -32,7 +32,7 @@ class Found:
 
 
 class Lookup(Found):
-    """The check of one line outside of captured steps, which looks at its indices each time that it runs."""
+    """The check of one line outside of captured steps: it looks at the indices each time that the line runs."""
 
     def __init__(self, on, function, line):
         super().__init__(on, [(function, line, on.from_numpy(np.array(NONE_WRONG)))])

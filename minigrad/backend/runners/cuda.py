@@ -305,7 +305,7 @@ class Cuda(Launched):
         if y.strides == x.strides and self._dense(x):
             (y.data + below(y)).copy_from_device_async(x.data + below(x), x.nbytes)
         else:
-            with uncaptured(after=False):  # likewise
+            with uncaptured(after=False):  # the copy is no part of a step that is being captured
                 self.copy_to(y, x)
 
     def _dense(self, x):
@@ -324,8 +324,8 @@ def _spread(n, processors):
 
 
 def _number(dtype):
-    """A function that makes a Python number one of this dtype. It raises OverflowError where that would make another
-    of it, and TypeError for a float where an int belongs."""
+    """A function that converts a Python number to this dtype. It raises OverflowError if the value would change, and
+    TypeError for a float in place of an int."""
     if dtype.kind in "iu":
         return lambda x: dtype.type(operator.index(x))
     if dtype.kind == "b":

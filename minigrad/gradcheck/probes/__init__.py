@@ -49,7 +49,7 @@ def run_probes(comparison, report, names, call):
         except NotApplicable as why:
             report.left_out[name] = str(why)
             continue
-        except Exception as error:  # it worked at the point itself, so it is reported as a failure
+        except Exception as error:  # the same call worked before: an exception now is a failure
             found.append(failure(name, raised(error)))
         wrong = [f for f in found if f.verdict != PASS]
         if not wrong and done:
@@ -62,11 +62,11 @@ def run_probes(comparison, report, names, call):
 
 
 def _run(name, start, seed, found):
-    """Add what the probe finds to `found`, one by one, so that it is kept if the probe then raises. Points end at the
-    first that fails."""
+    """Add the probe's findings to `found` one by one: those before an exception are kept. Stops at the first Point
+    that fails."""
     p = start()
     p.rng = np.random.default_rng([SALT, seed, zlib.crc32(name.encode())])  # the same in any company
-    p.subject.rest()  # or another call of the same Module would begin where the last probe went
+    p.subject.rest()  # a probe before may have left other parameters in a Module
     refused = False
     for x in PROBES[name](p):
         finding = check_point(p, x) if isinstance(x, Point) else x

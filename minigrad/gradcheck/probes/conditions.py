@@ -66,8 +66,8 @@ class Probed:
 
     @functools.cached_property
     def spread(self):
-        """How much rounding may change the outputs, and each leaf's gradient: that of its inputs, and of the terms that
-        cancel in it."""
+        """The change that rounding may make in the outputs, and in each leaf's gradient: rounding of the inputs, and of
+        terms that cancel."""
         changes = [x.max(initial=0) for x in self.subject.spread(self.dys)]
         sizes = [np.abs(a[np.isfinite(a)]).max(initial=1e-300) for a in self.subject.arrays]
         return [changes[0], *(change + EPS * self.flow / size for change, size in zip(changes[1:], sizes))]
@@ -78,7 +78,7 @@ class Probed:
         names = ["", *(leaf.name for leaf in self.subject.leaves)][-len(expected) :]
         if slack:
             slack = max(slack, 64 * self.coarsest)
-        elif self.framework:  # its order of additions may depend on where memory lies
+        elif self.framework:  # another framework's order of additions may depend on addresses
             slack = 8 * EPS
         tiny = 16 * float(np.finfo(self.comparison.coarse).smallest_subnormal) if self.coarsest > EPS and slack else 0.0
         for k, (name, a, b) in enumerate(zip(names, expected, found), -len(names)):
@@ -249,7 +249,7 @@ LAYOUTS = {  # each takes an array with at least one dim
     "in a part of something larger": _offset,
     "read-only": _read_only,
 }
-MIXED = "fortran", "strided", "reversed"  # also of some inputs only
+MIXED = "fortran", "strided", "reversed"  # layouts that are also given to some inputs only
 
 
 def laid_out(name, a):
@@ -405,7 +405,7 @@ def _in_dtype(p, dtype, chosen):
     except Exception:
         if not mixed:
             raise
-        return  # it does not take both: it says so, later than it could
+        return  # fn refuses mixed dtypes, though only in its backward
     if any((~np.isfinite(g) & np.isfinite(a)).any() for g, a in zip(found, exact)) and len(p.ran) > 1:
         return  # beyond its range on the way
     spread = p.subject.spread(dys, arrays, eps)[1:]

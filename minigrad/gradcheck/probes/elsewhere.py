@@ -14,8 +14,8 @@ from ..report import FAIL, NONFINITE, PASS, SEVERITY, Finding, failure, told
 from ..subject import host, joined, split
 from .points import by_numpy, checks_nothing, mapped_once
 
-SINGLES = 2  # elements that are checked one by one, the smallest and the largest,
-MANY_OPS = 64  # or only one, if at least this many ops run: in a loop, say, all elements go through the same
+SINGLES = 2  # elements that are checked one by one, the smallest and the largest
+MANY_OPS = 64  # only one element is checked if this many ops run: in a loop all elements go through the same ops
 MOST_KINKS = 2  # removed from a direction before it is given up: another point may have many
 SMALL = 2.0**-13  # a step at which functions that vary on a scale of 1 are straight, and not lost in rounding
 STRETCH = 0.8541  # steps of the second opinion are stretched by this
@@ -145,7 +145,7 @@ def _in_doubt(p, subject, doubtful, stretch):
 def _explained(comparison, f):
     """May ops inside change their piece here? Within a hidden function, may the rounding of terms as large as x hide
     the difference, or several relus kink at once? Each has slope 0, and the sum of their one-sided slopes may be
-    anything. (Where they differ by less than a tenth, it is the function that curves.)"""
+    anything. (Slopes that differ by less than a tenth are those of a curve.)"""
     subject = comparison.subject
     if f.jump:
         return at_a_kink(subject, comparison.rng)

@@ -30,7 +30,7 @@ GROWN = (2, 3, 8, 17, 65, 1025)  # even, odd, and one more than the blocks that 
 MOST_ELEMENTS = 2**15  # elements of all inputs together after they have grown
 MOST_ELEMENTS_KNOWN = 2**19  # where the new size is in the code: there it matters
 MOST_TRIES, MOST_PAIRS = 40, 24  # other values of one option, and of two
-MOST_FUNCTIONS = 64  # whose code is read
+MOST_FUNCTIONS = 64  # functions whose code is read
 LOADS, COMPARES = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"), ("COMPARE_OP", "CONTAINS_OP")
 PLURAL = ("dims", "axes")
 DIMS = ("dim", "axis", *PLURAL)
@@ -46,7 +46,7 @@ class Point:
     doubted: bool = False  # may it mean nothing to the function? Then a failure is a WARN
     lenient: bool = False  # may the backward raise where the forward runs?
     far: bool = False  # may an index lie out of bounds? Then NumPy computes, which refuses that, and no kernel
-    arrays: Any = None  # one for each leaf, in place of the numbers of the inputs and parameters
+    arrays: Any = None  # an array for each leaf, in place of the values of inputs and parameters
 
 
 # -- numbers
@@ -282,7 +282,7 @@ def _apart(p, tensors, held):
 
 
 def _resampled(rng, a, axis, m):
-    """m slices along an axis: those that are there, or between two of them, so that all stay in the domain. Numbers in
+    """m slices along an axis: existing ones, or numbers between two of them, which stay in the domain. Numbers in
     order, such as offsets, stay in order. Where two axes grow, each element is between two others by a weight of its
     own: by one weight for each slice, a square matrix would become singular."""
     n = a.shape[axis]

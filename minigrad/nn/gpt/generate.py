@@ -1,4 +1,4 @@
-"""Generation: tokens one after the other, each drawn from what the model predicts after those before it."""
+"""Generation: each token is drawn from the model's prediction after the tokens before it."""
 
 import math
 

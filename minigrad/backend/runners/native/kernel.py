@@ -123,7 +123,7 @@ class Replay:
         for place, table in within:
             self.words[place] = start + 8 * table
         found = [(function, start + 8 * grid, start + 8 * packed) for function, grid, packed in rows]
-        self._launches = np.array(found, np.uint64).reshape(-1, 3)  # what pool.cpp's Launch is
+        self._launches = np.array(found, np.uint64).reshape(-1, 3)  # rows of struct Launch of pool.cpp
         self.call = replay, (self._launches.ctypes.data,), (len(launches),)  # function, arguments to map()
 
     def pointers(self):

@@ -156,7 +156,7 @@ class Native(NativeKernels):
                 elif kind not in "?bBhHiIlLqQ":
                     return False
                 compact = compact and x.flags.c_contiguous
-            elif type(x) is list:  # its items are arrays, or slots that begin with one
+            elif type(x) is list:  # a list of arrays, or of slots whose first item is an array
                 arrays = [slot[0] if type(slot) is tuple else slot for slot in x]
                 if not all(array.dtype.char in "fd" for array in arrays):
                     return False
