@@ -20,12 +20,11 @@ SIZES = dict(block_size=char_lm.T, n_layer=4, n_head=4, n_embd=64)
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--text", nargs="+", default=(), metavar="FILE", help="train and measure on these files")
     parser.add_argument("--steps", type=int, default=600, help="of training (default: 600)")
     parser.add_argument("--out", metavar="FILE", help="draw the losses as a PNG")
     args = parser.parse_args(argv)
 
-    vocab, train_ids, windows = char_lm.read(args.text)
+    vocab, train_ids, windows = char_lm.read(())
     batches = [(mg.tensor(x), mg.tensor(y)) for x, y in windows[:16]]
     to_rank, to_measure = batches[::2], batches[1::2]
     mg.manual_seed(0)
@@ -33,14 +32,12 @@ def main(argv=None):
     char_lm.train(model, train_ids, args.steps)
 
     importance = {method: study.head_importance(model, to_rank, method) for method in study.METHODS}
-    print("importance of each head, in nats per character")
-    print(study.HeadTable(importance).sorted("ablate"))
+    print(f"importance of each head, in nats per character\n{study.HeadTable(importance).sorted('ablate')}")
 
     losses = {m: study.losses_without(model, to_measure, study.ranked(scores)) for m, scores in importance.items()}
     print(f"\nloss without the k least important heads of {len(losses['ablate']) - 1}, by each ranking")
-    print("  k" + "".join(f"{method:>15}" for method in losses))
-    for k, row in enumerate(zip(*losses.values())):
-        print(f"{k:3}" + "".join(f"{loss:15.4f}" for loss in row))
+    rows = [f"{k:3}" + "".join(f"{loss:15.4f}" for loss in row) for k, row in enumerate(zip(*losses.values()))]
+    print("  k" + "".join(f"{method:>15}" for method in losses), *rows, sep="\n")
 
     if args.out:
         series = {method: (list(range(len(each))), each) for method, each in losses.items()}

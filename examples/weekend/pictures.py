@@ -1,12 +1,19 @@
 """Pictures for the steps: graphs by Graphviz, maps by matplotlib."""
 
-from minigrad.viz import canvas, graph
+import graphviz
+
+from minigrad.viz import Graph, canvas
 
 
 def draw(end, path, places=()):
     """The graph behind a Value, with data and grad. places: orders, whose numbers are written into each node."""
-    notes = {node: " | ".join(str(order.index(node) + 1) for order in places) for node in (places[0] if places else ())}
-    print("wrote", *graph(end, notes=notes).save(path))
+    dot, found = graphviz.Digraph(node_attr={"shape": "box"}), [end]
+    for x in found:  # the list grows meanwhile
+        place = " | ".join(str(order.index(x) + 1) for order in places)
+        dot.node(str(id(x)), f"{x.op or 'leaf'}\ndata {x.data:.4g}\ngrad {x.grad:.4g}\n{place}")
+        dot.edges((str(id(parent)), str(id(x))) for parent in x.parents)
+        found += [parent for parent in x.parents if parent not in found]
+    print("wrote", *Graph(dot).save(path))
 
 
 def maps(arrays, path, top=None, names=None):
@@ -18,10 +25,9 @@ def maps(arrays, path, top=None, names=None):
         most = top or abs(a).max() or 1
         figure.colorbar(axes.imshow(a, cmap="PuOr_r", vmin=-most, vmax=most), ax=axes, shrink=0.7)
         axes.set(title=title, xticks=range(a.shape[1]), yticks=range(a.shape[0]))
-        if names:
+        for axis in (axes.xaxis, axes.yaxis) if names else ():
             shown = [repr(name)[1:-1] if name.isspace() else name for name in names]
-            axes.set_xticklabels(shown, fontsize=7, parse_math=False)
-            axes.set_yticklabels(shown, fontsize=7, parse_math=False)
+            axis.set_ticklabels(shown, fontsize=7, parse_math=False)
     canvas.save(figure, path)
     print("wrote", path)
 

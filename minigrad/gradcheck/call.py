@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from .. import autograd
-from ..base.engines import Own
 from ..nn import Module
 from ..random import default_generator
 from ..replay.captured import Captured
 from ..tensor import Tensor
-from .frameworks import Adapted, Engine, Pair, nothing_returned, owner_of
+from .frameworks import Adapted, Engine, Own, Pair, nothing_returned, owner_of
 from .subject import Leaf, Subject, branches, flat, host, mapped, wrapped
 
 

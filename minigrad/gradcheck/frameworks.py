@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ..autograd import GraphError, Op, is_grad_enabled
-from ..base.engines import Own
 from ..nn import Module
 from ..random import default_generator
 from ..tensor import Tensor, from_numpy
@@ -270,8 +269,21 @@ class Pair(Framework):
         return [x for x in found if x.dtype.kind == "f"]
 
 
+class _OfAnEngine(type):
+    def __instancecheck__(cls, x):
+        data = getattr(x, "data", None) if hasattr(type(x), "backward") and hasattr(x, "grad") else None
+        return isinstance(data, (np.ndarray, numbers.Real))
+
+
+class Own(metaclass=_OfAnEngine):
+    """An instance is any object with `.data`, a number or a NumPy array, `.grad` and `.backward()`."""
+
+    data: Any
+    grad: Any
+
+
 class Engine(Framework):
-    """Tensors of somebody's own engine, as base/engines.py says what they are: micrograd's Value, or a class that
+    """Tensors of somebody's own engine: micrograd's Value, or a class that
     somebody writes to learn. Inputs are copies of the user's with other data. The engine's own walk is what is checked:
     each gradient is a new forward, and one `backward()` from its end."""
 

@@ -18,7 +18,7 @@ import subprocess
 import textwrap
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,12 @@ from typing import Any
 import numpy as np
 
 from ..autograd import GraphError, Node, Value, backward, reachable
-from ..base.engines import Own, parents_of
 from ..base.errors import unknown
 from ..base.files import atomic_write
 from ..ops.derivatives import derivative, letters_of
 from ..tensor import ones
 from ..typing import FilePath
-from .labels import ACCENT, DARK, DIM, FONT, GREY, STYLES, boxed, count, line, parameter, small
+from .labels import DARK, DIM, FONT, GREY, STYLES, boxed, count, line, parameter, small
 
 DIRECTIONS, SHOWN = ("forward", "backward"), ("shape", "grad_norm")
 START = "*"  # represents the caller, as the user of the results
@@ -84,7 +83,6 @@ def graph(
     tensors: Any,
     *,
     names: Any = None,
-    notes: Mapping[Any, Any] | None = None,
     depth: int | None = None,
     direction: str = "forward",
     show: Iterable[str] = ("shape",),
@@ -92,10 +90,7 @@ def graph(
 ) -> Graph:
     """The graph behind one or several Tensors, as a Graph to save. It can be drawn before and after backward.
 
-    tensors: also those of your own engine, objects with .data, .grad, .backward() and .parents (or micrograd's _prev),
-        and .op for a name: drawn are data and gradients, with `names`, a dict, and `notes`, {tensor: text}.
     names: a Module, which lends the names of its parameters and submodules, or a dict {name: Tensor}.
-    notes: {op: text}, lines to add to the box of an op (x.op for a Tensor x).
     depth: fold modules into one box each at this level: 1 shows wte, blocks.0, blocks.1, …; 2 blocks.0.attn, …
     direction: "forward", or "backward": the derivative of each op, with arrows from the loss to the leaves that carry
         gradients, and a "+" where those of several uses of a value are added.
@@ -109,7 +104,7 @@ def graph(
         import graphviz
     except ImportError as error:
         raise ImportError("viz.graph needs the Python package graphviz: pip install graphviz") from error
-    tensors = [tensors] if isinstance(tensors, (Value, Own)) else list(tensors)
+    tensors = [tensors] if isinstance(tensors, Value) else list(tensors)
     if not tensors or max_nodes < 1:
         raise ValueError(f"viz.graph needs at least one Tensor and max_nodes ≥ 1, got {len(tensors)} and {max_nodes}")
     if direction not in DIRECTIONS:
@@ -117,10 +112,6 @@ def graph(
     show = [show] if isinstance(show, str) else list(show)
     if wrong := [each for each in show if each not in SHOWN]:
         raise ValueError(unknown("thing to show", wrong[0], SHOWN))
-    if not isinstance(tensors[0], Value) and all(isinstance(x, Own) for x in tensors):
-        if depth is not None or direction != "forward":
-            raise ValueError("viz.graph draws an engine of your own forward, and without depth")
-        return _of_own_engine(graphviz, tensors, names or {}, notes or {}, max_nodes)
     for x in tensors:
         if not isinstance(x, Value):
             raise TypeError(f"viz.graph draws Tensors, not {type(x).__name__}")
@@ -132,7 +123,7 @@ def graph(
     if depth is not None and depth < 1:
         raise ValueError(f"depth must be at least 1, or None, got {depth}")
     roots = list(dict.fromkeys(x.node for x in tensors))
-    recorded = _Recorded(roots, names, notes or {}, depth, max_nodes, show)
+    recorded = _Recorded(roots, names, depth, max_nodes, show)
     recorded.draw(direction == "backward")
     leaves = sum(isinstance(x, Node) for x in recorded.box)
     hidden = {key: n for key, n in recorded.sizes.items() if isinstance(key, str)}
@@ -194,8 +185,8 @@ class _Recorded:
     are in it}. uses: {value: its uses outside its own box}; a use is (box, number of the input, or None for a folded
     box, which uses a value once however many of its ops do)."""
 
-    def __init__(self, roots, names, notes, depth, max_nodes, show):
-        self.roots, self.notes, self.picture = roots, notes, _Picture()
+    def __init__(self, roots, names, depth, max_nodes, show):
+        self.roots, self.picture = roots, _Picture()
         self.shapes = "shape" in show
         self.found = reachable(roots, 0)
         self.ops = sorted(self.found, key=lambda op: op.serial)
@@ -281,7 +272,6 @@ class _Recorded:
             title = self.module(key) + (" backward" if backward else "")
             self.picture.add(key, "module", _place(key), f"folded: {key}", title, [(held, DARK), *outputs])
             return
-        notes = [(note, ACCENT) for note in self.notes.get(op, "").splitlines()]
         made = op.describe().replace(os.path.dirname(op.line[0]) + os.sep, "")  # pictures may be published: no folders
         border = {"penwidth": "2"} if any(node.op is op for node in self.roots) else {}
         if backward:
@@ -289,7 +279,7 @@ class _Recorded:
         else:
             title, text = op.name, self._parameters(op)
         self.picture.add(
-            op, "op", _place(op), f"op: {made}", title, [*((row, DARK) for row in text), *outputs, *notes], **border
+            op, "op", _place(op), f"op: {made}", title, [*((row, DARK) for row in text), *outputs], **border
         )
         for i, node in enumerate(() if backward else op.parents):
             if node is None:
@@ -400,42 +390,3 @@ def _module_at(op, depth):
     """The path of the module at level `depth` in which op ran, or None. blocks.1 is one level, not two."""
     levels = re.split(r"\.(?!\d+(?:\.|$))", op.scope)
     return ".".join(levels[:depth]) if depth and op.scope and len(levels) >= depth else None
-
-
-# ------------------------------------------------------------------------------------------------ engines of your own
-
-
-def _of_own_engine(graphviz, ends, names, notes, max_nodes):
-    """The Graph behind tensors of another engine, by the attributes that base/engines.py names."""
-    found = list({id(x): x for x in ends}.values())
-    known = set(map(id, found))
-    for x in found:  # the list grows meanwhile
-        for parent in parents_of(x):
-            if isinstance(parent, Own) and id(parent) not in known:
-                known.add(id(parent))
-                found.append(parent)
-    if len(found) > max_nodes:
-        raise ValueError(f"the graph has {len(found)} nodes: give a larger max_nodes")
-    titles, texts = {id(x): name for name, x in names.items()}, {id(x): text for x, text in notes.items()}
-    picture = _Picture()
-    for x in found:
-        kind = "op" if parents_of(x) else "leaf"
-        title = titles.get(id(x)) or str(getattr(x, "op", "") or getattr(x, "_op", "") or kind)
-        lines = [(f"data {_number(x.data)}", DIM), (f"grad {_number(x.grad)}", DIM)]
-        picture.add(id(x), kind, (), " ", title, lines + [(row, DARK) for row in texts.get(id(x), "").splitlines()])
-    for x in found:
-        for i, parent in enumerate(parents_of(x)):
-            if id(parent) in known:
-                picture.edge(id(parent), id(x), i)
-    leaves = sum(not parents_of(x) for x in found)
-    ops = len(found) - leaves
-    return Graph(picture.digraph(graphviz, [f"{count(leaves, 'leaf')}, {count(ops, 'op')}"], str), ops, leaves)
-
-
-def _number(x):
-    """A number, or the shape and the norm of an array; the gradient of some engines is one of their tensors."""
-    x = getattr(x, "data", x) if isinstance(x, Own) else x
-    if x is None:
-        return "none"
-    x = np.asarray(x)
-    return f"{x.item():.4g}" if x.ndim == 0 else f"{x.shape}, norm {np.linalg.norm(x.astype(float)):.3g}"

@@ -6,7 +6,7 @@ from ..base.errors import printable
 
 # Pictures must be readable on light and dark pages: the background is transparent, text and lines on it are mid-grey,
 # and boxes are pale with dark text.
-GREY, DARK, DIM, ACCENT = "#7d8590", "#1f2937", "#57606a", "#8250df"
+GREY, DARK, DIM = "#7d8590", "#1f2937", "#57606a"
 FONT = {"fontname": "Helvetica,Arial,sans-serif"}
 STYLES = {
     "op": {"fillcolor": "#e6eef8", "color": "#7f9cc4"},

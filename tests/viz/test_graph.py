@@ -40,20 +40,6 @@ class Deep(nn.Module):
         return x.sum()
 
 
-class Number:
-    """Of an engine of one's own; a sum of two."""
-
-    def __init__(self, data, parents=(), op="", grad=0.0, **more):
-        self.data, self.parents, self.op, self.grad = data, parents, op, grad
-        vars(self).update(more)
-
-    def __add__(self, other):
-        return Number(self.data + other.data, (self, other), "+")
-
-    def backward(self):
-        raise NotImplementedError
-
-
 def arrows(graph):
     """(title of the tail, title of the head, lines of the label) of every edge."""
     titles = {id: lines[0] if lines else "dot" for id, (_, lines) in boxes(graph).items()}
@@ -154,11 +140,6 @@ def test_a_leaf_of_two_modules_lies_outside_both():
     ]
 
 
-def test_notes_are_added_to_the_box():
-    y = leaf(3).exp()
-    assert box(viz.graph(y, notes={y.op: "first\nsecond"}), y.op.name)[-2:] == ["first", "second"]
-
-
 def test_a_leaf_alone_is_drawn():
     x, y = leaf(3), leaf(4)
     g = viz.graph([x, y], names={"x": x})
@@ -178,27 +159,6 @@ def test_nothing_recorded_is_an_error_that_says_why():
         viz.graph([])
     with pytest.raises(ValueError, match="max_nodes ≥ 1, got 1 and 0"):
         viz.graph(leaf(3), max_nodes=0)
-
-
-def test_an_engine_of_your_own_is_drawn():
-    a, w = Number(2.0, grad=3.0), Number(np.array([3.0, 4.0]), grad=Number(np.zeros(2)))
-    y = a + a
-    drawn = viz.graph([y, w], names={"w": w}, notes={y: "twice"})
-    found = {lines[0]: lines[1:] for _, lines in boxes(drawn).values()}
-    assert found == {
-        "+": ["data 4", "grad 0", "twice"], "leaf": ["data 2", "grad 3"],
-        "w": ["data (2,), norm 5", "grad (2,), norm 0"],
-    }  # fmt: skip
-    assert len(edges(drawn)) == 2 and (drawn.ops, drawn.leaves) == (1, 2) and not drawn.hidden
-    deep = y
-    for _ in range(1000):
-        deep = deep + w
-    with pytest.raises(ValueError, match="the graph has 1003 nodes: give a larger max_nodes"):
-        viz.graph(deep, max_nodes=5)
-    micrograd = Number(1.0, parents=None, op="", _prev={a}, _op="relu")
-    assert "relu" in viz.graph(micrograd).source and viz.graph(micrograd).ops == 1
-    with pytest.raises(ValueError, match="an engine of your own forward"):
-        viz.graph(y, direction="backward")
 
 
 # -------------------------------------------------------------------------------------------------------- gradients
@@ -402,7 +362,7 @@ def test_any_name_is_shown_as_it_is(name, tmp_path, monkeypatch):
         z = -z
     monkeypatch.setattr(mode, "scope", "")
     y = z.sum()
-    g = viz.graph(y, names={name: x, f"y{name}": y}, notes={y.op: name}, max_nodes=10)
+    g = viz.graph(y, names={name: x, f"y{name}": y}, max_nodes=10)
     shown = texts(g.save(tmp_path / "graph.svg")[1])
     for text in (name, f"module {name}", f"folded {name}", f"y{name}: () float32"):  # leaf, frame, box, result
         text = text.replace("\n", "\\n").replace("\x00", "\\x00").replace("\x1b", "\\x1b") or "''"
