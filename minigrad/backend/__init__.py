@@ -72,9 +72,9 @@ def cpu_backend(name):
 
 @once
 def _cuda():
-    from .runners import cuda
+    from .runners import gpu
 
-    reason = cuda.why_not()
+    reason = gpu.why_not()
     if reason:
         raise DeviceError(reason)
-    return cuda.Cuda()
+    return gpu.Cuda()

@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import backend
 from ..backend.runners.compiler import CompilerError, find_compiler, folder
-from ..backend.runners.cuda import first_line
+from ..backend.runners.gpu import first_line
 from ..backend.runners.native import cores
 from ..base import cli
 from ..nn import functional as F

@@ -92,7 +92,7 @@ def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **
     are checked again, each in a process of its own."""
     names = list(dict.fromkeys(names))
     jobs = min(jobs, len(names))
-    check = partial(_rows, devices=devices, orders=orders, seed=seed, **options)
+    check = partial(_on_devices, devices=devices, orders=orders, seed=seed, **options)
     if not names or (jobs < 2 and not modules):
         yield from ((name, check(name=name)) for name in names)
         return
@@ -156,7 +156,7 @@ def _one_thread():
         os.environ.update(before)
 
 
-def _rows(name, devices, orders, seed, **options):
+def _on_devices(name, devices, orders, seed, **options):
     return [row for d in devices for row in check_op(name, d, orders, seed, **options)]
 
 

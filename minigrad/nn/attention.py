@@ -98,8 +98,8 @@ class MultiheadAttention(Module):
         self.impl, self.scale, self.dropout, self.positions = impl, scale, dropout, positions
         self.register_buffer("head_gates", None, persistent=False)
         _check_form(impl)
-        self.in_proj_weight = Parameter(empty(sum(self._rows), embed_dim, **factory(device, dtype)))
-        self.in_proj_bias = Parameter(empty(sum(self._rows), **factory(device, dtype))) if bias else None
+        self.in_proj_weight = Parameter(empty(sum(self._weight_rows), embed_dim, **factory(device, dtype)))
+        self.in_proj_bias = Parameter(empty(sum(self._weight_rows), **factory(device, dtype))) if bias else None
         self.out_proj = Linear(num_heads * self.d_v, embed_dim, bias=bias, device=device, dtype=dtype)
         self.reset_parameters()
 
@@ -293,16 +293,16 @@ class MultiheadAttention(Module):
         return (self.num_heads, self.d_k), (self.num_kv_heads, self.d_k), (self.num_kv_heads, self.d_v)
 
     @property
-    def _rows(self):
+    def _weight_rows(self):
         return [n * d for n, d in self.sizes]
 
     def weights(self) -> tuple[Any, ...]:
         """W_q (nh·d_k, C), W_k (nkv·d_k, C), W_v (nkv·d_v, C)."""
-        return self.in_proj_weight.split(self._rows)
+        return self.in_proj_weight.split(self._weight_rows)
 
     def biases(self) -> tuple[Any, ...]:
         """b_q (nh·d_k,), b_k (nkv·d_k,) and b_v (nkv·d_v,); None three times for a layer without."""
-        return (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self._rows)
+        return (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self._weight_rows)
 
     def _form(self, need_weights):
         if self._head_hooks:

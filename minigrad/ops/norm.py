@@ -116,7 +116,7 @@ class RmsNormBackward(FormulaOp):
         return (dxhat - xhat * (dxhat * xhat).mean(-1, keepdim=True)) * rstd, _columns(dy * xhat)
 
 
-def _rows(name, x, normalized_shape, weight, bias=None):
+def _as_rows(name, x, normalized_shape, weight, bias=None):
     """x as (…, C), weight and bias as (C,), C elements to be normalised together."""
     shape = normalized_shape if type(normalized_shape) is tuple else shape_of(name, (normalized_shape,))
     require_float(name, x)
@@ -144,7 +144,7 @@ def layer_norm(
     is added to the variance. Raises ValueError for other shapes, and TypeError unless all are floats of one dtype.
 
     Source: Ba, Kiros and Hinton 2016."""
-    x, weight, bias = _rows("layer_norm", input, normalized_shape, weight, bias)
+    x, weight, bias = _as_rows("layer_norm", input, normalized_shape, weight, bias)
     return shaped(LayerNorm.apply(x, weight, bias, eps=eps), input.shape)
 
 
@@ -154,6 +154,6 @@ def rms_norm(input: T, normalized_shape: Size, weight: T | None = None, eps: flo
 
     eps is added to the mean square; None is the dtype's machine epsilon, as in PyTorch. Raises ValueError for other
     shapes, and TypeError unless all are floats of one dtype. Source: Zhang and Sennrich 2019."""
-    x, weight, _ = _rows("rms_norm", input, normalized_shape, weight)
+    x, weight, _ = _as_rows("rms_norm", input, normalized_shape, weight)
     eps = float(np.finfo(x.dtype).eps) if eps is None else eps
     return shaped(RmsNorm.apply(x, weight, eps=eps), input.shape)

@@ -36,8 +36,8 @@ from ..base.errors import UnknownName, unknown
 from ..gradcheck.report import columns
 from ..nn.attention import all_take
 from ..tensor import Tensor
-from ..viz.graph import Graph
 from ..viz.labels import count
+from ..viz.picture import Graph
 from . import flow_picture
 from .cut import Scissors
 from .identities import IdentityError, IdentityReport

@@ -139,7 +139,7 @@ def _a(noun):
     return ("an " if noun[0] in "aeiou" else "a ") + noun
 
 
-def _rows():
+def _lexicon():
     """{pool: [{form: text}]}"""
     pools, forms, rows = {}, [], []
     for line in re.split(r" \| |\n", LEXICON.strip()):
@@ -155,7 +155,7 @@ def _rows():
     return pools
 
 
-RULES, ROWS = _rules(), _rows()
+RULES, ROWS = _rules(), _lexicon()
 
 
 class Story:

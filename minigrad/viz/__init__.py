@@ -6,7 +6,7 @@ matplotlib: pip install graphviz matplotlib.
 
 from typing import TYPE_CHECKING
 
-from .graph import Graph, graph  # now rather than on demand, so that viz.graph is the function and not the submodule
+from .picture import Graph, graph
 
 __all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve", "small_multiples"]
 

@@ -16,7 +16,7 @@ import minigrad as mg
 import minigrad.nn.functional as F
 from minigrad.autograd import Storage
 from minigrad.backend import reference
-from minigrad.backend.runners import cuda, nvrtc
+from minigrad.backend.runners import gpu, nvrtc
 
 from .. import ROOT
 
@@ -25,7 +25,7 @@ rng = np.random.default_rng(0)
 
 @pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.gpu)])
 def on(request):
-    return cuda.Cuda()
+    return gpu.Cuda()
 
 
 def normal(*shape, dtype=np.float32):
@@ -116,7 +116,7 @@ def test_a_file_is_compiled_once_for_a_dtype(on, monkeypatch):
 def test_files_are_compiled_side_by_side(on, monkeypatch):
     binary, together = nvrtc.binary, threading.Barrier(2, timeout=20)
     monkeypatch.setattr(nvrtc, "binary", lambda *args: (together.wait(), binary(*args))[1])
-    fresh = cuda.Cuda()
+    fresh = gpu.Cuda()
     kernels = [fresh.kernel(*names, np.dtype(np.float32)) for names in (("softmax", "softmax"), ("optim", "adam"))]
     assert all(kernel.raw for kernel in kernels)
 
@@ -244,13 +244,13 @@ def test_what_is_missing_is_said(monkeypatch, changes, message):
     monkeypatch.setattr(nvrtc, "headers", lambda: found)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     monkeypatch.setitem(sys.modules, "cupy", a_machine(**changes))
-    why = cuda.why_not()
+    why = gpu.why_not()
     assert why is None if message is None else re.search(message, why) and why.startswith("device 'cuda'")
 
 
 def test_a_missing_cupy_is_said(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "needs CuPy, which is not installed: pip install" in cuda.why_not()
+    assert "needs CuPy, which is not installed: pip install" in gpu.why_not()
 
 
 @pytest.mark.parametrize(
@@ -266,22 +266,22 @@ def test_a_cupy_that_cannot_be_imported_is_said(tmp_path, monkeypatch, error, wh
     (tmp_path / "cupy.py").write_text(f"raise {error}")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    assert re.search(f"^device 'cuda': CuPy is installed, but {why}", cuda.why_not())
+    assert re.search(f"^device 'cuda': CuPy is installed, but {why}", gpu.why_not())
 
 
 def test_nothing_but_memory_views_and_kernels_is_asked_of_cupy():
-    text = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (cuda, nvrtc))
+    text = "".join(Path(module.__file__).read_text(encoding="utf-8") for module in (gpu, nvrtc))
     used = set(re.findall(r"\b_?cupy\.(\w+)", text))
     memory = {"array", "asarray", "from_dlpack", "ndarray", "zeros"}
     assert used == memory | {"RawModule", "__version__", "broadcast_to", "cuda", "may_share_memory"}
 
 
 def test_importing_minigrad_does_not_import_cupy():
-    code = "import sys, minigrad, minigrad.backend.runners.cuda; sys.exit('cupy' in sys.modules)"
+    code = "import sys, minigrad, minigrad.backend.runners.gpu; sys.exit('cupy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.skipif(cuda.why_not() is None, reason="no GPU is what this is about, and there is one")
+@pytest.mark.skipif(gpu.why_not() is None, reason="no GPU is what this is about, and there is one")
 def test_the_benchmark_says_what_is_missing():
     script = ROOT / "tests/benchmarks/kernels.py"
     environment = os.environ | {"PYTHONPATH": str(Path(mg.__file__).parent.parent)}

@@ -8,7 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from minigrad.backend.runners import cuda
+from minigrad.backend.runners import gpu
 
 from .in_threads import in_threads
 
@@ -17,7 +17,7 @@ rng = np.random.default_rng(0)
 
 @pytest.fixture(params=[pytest.param("cuda", marks=pytest.mark.gpu)])
 def on(request):
-    return cuda.Cuda()
+    return gpu.Cuda()
 
 
 def normal(*shape):
@@ -57,12 +57,12 @@ class Raw:
 def kernel(*kinds):
     """A Kernel with these parameters, on what it asks of a Cuda, without a GPU."""
     on = types.SimpleNamespace(array_type=Array, gpu=0, shared_limit=227 << 10, with_tables=list)
-    on.own = functools.partial(cuda.Cuda.own, on)
+    on.own = functools.partial(gpu.Cuda.own, on)
     contract = types.SimpleNamespace(
         name="k", kinds=kinds, sizes={"Layout": 24}, tables={}, quickly=lambda **_: lambda *_: True
     )
     raw = Raw()
-    return cuda.Kernel(on, lambda: {"k": raw}, contract)
+    return gpu.Kernel(on, lambda: {"k": raw}, contract)
 
 
 def test_arguments_become_exactly_what_is_declared():

@@ -44,7 +44,7 @@ def check_launches():
     import cupy
     from cupy.cuda import function
 
-    from minigrad.backend.runners import cuda
+    from minigrad.backend.runners import gpu
 
     if hasattr(function.Module, "checked"):
         return
@@ -66,17 +66,17 @@ def check_launches():
         def get_function(self, name):
             return Function(self, name)
 
-    class Kernel(cuda.Kernel):
+    class Kernel(gpu.Kernel):
         @functools.cached_property
         def raw(self):
             raw, kinds = super().raw, self.contract.kinds
             given = {
                 "*": POINTER,
-                **{kind: make(0).nbytes for kind, make in cuda.NUMBERS.items()},
+                **{kind: make(0).nbytes for kind, make in gpu.NUMBERS.items()},
                 **self.contract.sizes,
             }
             if isinstance(raw, cupy.RawKernel):  # and no test's
                 same(raw.__name__, [given[kind] for kind in kinds], declared(raw.kernel))
             return raw
 
-    function.Module, cuda.Kernel = Module, Kernel
+    function.Module, gpu.Kernel = Module, Kernel

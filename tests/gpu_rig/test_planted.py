@@ -233,15 +233,15 @@ def test_arguments_of_the_wrong_size(kernels, y, args):
 
 def test_arguments_packed_otherwise_than_declared(monkeypatch):
     """minigrad's own launches, were it to misread a kernel's signature."""
-    from minigrad.backend.runners import cuda
+    from minigrad.backend.runners import gpu
 
-    class Misread(cuda.Contract):
+    class Misread(gpu.Contract):
         def __init__(self, name, text):
             super().__init__(name, text)
             self.kinds = ["*", "*", "long long", "int"] if name == "softmax" else self.kinds
 
-    monkeypatch.setattr(cuda, "Contract", Misread)
-    on = cuda.Cuda()
+    monkeypatch.setattr(gpu, "Contract", Misread)
+    on = gpu.Cuda()
     with pytest.raises(
         TypeError, match=r"kernel softmax: arguments of \[8, 8, 8, 4\] bytes, where it declares \[8, 8, 8, 8\]"
     ):

@@ -10,7 +10,7 @@ import pytest
 
 from minigrad import backend
 from minigrad.backend.launch import source
-from minigrad.backend.runners.cuda import Cuda
+from minigrad.backend.runners.gpu import Cuda
 
 from ..kernels.on_gpu import OnGpu
 

@@ -9,7 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import backend, nn, optim
-from minigrad.backend.runners import cuda
+from minigrad.backend.runners import gpu
 from minigrad.nn import functional as F
 from minigrad.replay.memory import SLOTS
 
@@ -141,7 +141,7 @@ def test_reading_at_a_tensor_of_indices_waits_for_nothing(monkeypatch):
     x = mg.arange(24.0, device="cuda").reshape(2, 3, 4).requires_grad_()
     index, one, two = (mg.tensor(i, device="cuda") for i in ([[2, -1], [-3, 0]], [-1], [2]))
     with monkeypatch.context() as patch:
-        patch.setattr(cuda.Cuda, "to_numpy", None)
+        patch.setattr(gpu.Cuda, "to_numpy", None)
         y, z, wrong = x[:, index], x[one], x[two]
         (y * y).sum().backward()
     with pytest.raises(IndexError, match=r"index 2 is out of range for size 2 \(.*test_replay\.py:\d+\)"):

@@ -404,7 +404,7 @@ def test_viz_and_its_packages_are_imported_only_when_used():
     code = """
 import sys, minigrad
 assert "minigrad.viz" not in sys.modules
-import minigrad.viz.graph
+import minigrad.viz.picture
 from minigrad import viz
 assert callable(viz.graph) and not {"graphviz", "matplotlib"} & set(sys.modules)
 assert callable(viz.loss_curve)

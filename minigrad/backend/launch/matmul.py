@@ -55,12 +55,12 @@ class Matmul(Launcher):
 
     @KERNEL
     def linear_backward(self, dy, x, weight, wanted):
-        rows = self._rows(dy)
+        rows = self._as_matrix(dy)
         dx = self._matmul(rows, weight, None).reshape(*dy.shape[:-1], weight.shape[1]) if wanted[0] else None
-        dweight = self._matmul(rows.T, self._rows(x), None) if wanted[1] else None
+        dweight = self._matmul(rows.T, self._as_matrix(x), None) if wanted[1] else None
         return dx, dweight, self.sum(rows, (0,), False) if wanted[2] else None
 
-    def _rows(self, x):
+    def _as_matrix(self, x):
         """(…, n) as (N, n); a view where the layout allows."""
         return self.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
