@@ -14,13 +14,13 @@ from .gpt.generate import choose
 from .gpt.config import GPTConfig
 from .gpt.model import GPT, MLP, Block
 from .layers import Dropout, Embedding, Identity, LayerNorm, Linear, RMSNorm
-from .losses import BCEWithLogitsLoss, CrossEntropyLoss, KLDivLoss, MSELoss, NLLLoss
+from .losses import BCEWithLogitsLoss, CrossEntropyLoss, MSELoss, NLLLoss
 from .module import Module, Parameter
 from ..base.missing import attributes
 
 __all__ = [
     "BCEWithLogitsLoss", "Block", "CrossEntropyLoss", "Dropout", "Embedding", "GELU", "GPT", "GPTConfig", "Identity",
-    "KLDivLoss", "KVCache", "LayerNorm", "Linear", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
+    "KVCache", "LayerNorm", "Linear", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
     "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter", "RMSNorm", "ReLU", "Sequential", "SiLU", "Sigmoid",
     "Softmax", "Tanh", "choose", "functional", "gpt", "init", "positions", "utils",
 ]  # fmt: skip

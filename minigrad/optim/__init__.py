@@ -1,4 +1,4 @@
-"""Optimizers with parameter groups; learning-rate schedules, PyTorch's and nanoGPT's.
+"""Optimizers with parameter groups; learning rates that follow a schedule.
 
 optimizer.py has what all share. sgd.py, adam.py and muon.py are the formulas: `update`, in Tensor operations, is the
 definition; `update_all` is the same as a few kernels for all parameters. Muon is for the matrices within a model:
@@ -9,15 +9,14 @@ definition; `update_all` is the same as a few kernels for all parameters. Muon i
 
 from typing import TYPE_CHECKING
 
-from . import lr_scheduler
 from .adam import Adam, AdamW
 from .muon import Muon
 from .optimizer import Optimizer, Optimizers
-from .lr_scheduler import warmup_cosine, warmup_linear
+from .schedule import warmup_cosine, warmup_linear
 from .sgd import SGD
 from ..base.missing import attributes
 
-__all__ = ["lr_scheduler", "Adam", "AdamW", "Muon", "Optimizer", "Optimizers", "warmup_cosine", "warmup_linear", "SGD"]
+__all__ = ["Adam", "AdamW", "Muon", "Optimizer", "Optimizers", "warmup_cosine", "warmup_linear", "SGD"]
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__, lr_scheduler.__getattr__ = attributes(__name__), attributes(lr_scheduler.__name__)
+    __getattr__ = attributes(__name__)

@@ -9,7 +9,6 @@ batches. The batches of `training.text` are for texts, and quicker.
 """
 
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -19,10 +18,9 @@ from ..ops.public import stack
 from ..random import Generator
 from ..tensor import Tensor, randint, randperm, tensor
 
-__all__ = ["Dataset", "TensorDataset", "Subset", "random_split", "RandomSampler", "default_collate", "DataLoader"]
+__all__ = ["Dataset", "TensorDataset", "RandomSampler", "default_collate", "DataLoader"]
 
 T_co = TypeVar("T_co", covariant=True)  # type of an item: Dataset[tuple[Tensor, int]]
-S = TypeVar("S")
 
 
 class Indexed(Protocol[T_co]):
@@ -54,34 +52,6 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
     def __len__(self) -> int:
         return len(self.tensors[0])
-
-
-class Subset(Dataset[T_co]):
-    """The items of a dataset at some indices, in their order. Raises IndexError as lists do."""
-
-    def __init__(self, dataset: Indexed[T_co], indices: Sequence[int]):
-        self.dataset, self.indices = dataset, indices
-
-    def __getitem__(self, index: int) -> T_co:
-        return self.dataset[self.indices[index]]
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-
-def random_split(dataset: Indexed[S], lengths: Sequence[float], generator: Generator | None = None) -> list[Subset[S]]:
-    """Parts of a dataset, a list of Subsets, drawn at random, that share no item. lengths: how many each has, adding up
-    to all; or the share of each, adding up to 1, where what is left over goes to the first ones. Raises ValueError if
-    they do not add up."""
-    n = len(dataset)  # type: ignore[arg-type]
-    sizes = [int(length) for length in lengths]
-    if math.isclose(sum(lengths), 1):
-        sizes = [math.floor(n * share) for share in lengths]
-        sizes = [size + (i < n - sum(sizes)) for i, size in enumerate(sizes)]
-    if sum(sizes) != n:
-        raise ValueError(f"random_split: lengths of {list(lengths)} do not add up to {n}, or to 1")
-    order = iter(randperm(n, generator=generator).tolist())
-    return [Subset(dataset, list(itertools.islice(order, size))) for size in sizes]
 
 
 class RandomSampler:

@@ -152,10 +152,9 @@ def state(model, *more):
 
 
 @program
-def a_scheduler_inside(capture):
+def a_rate_that_falls_inside(capture):
     model = net()
     optimizer = optim.AdamW(model.parameters(), lr=0.1)
-    scheduler = optim.lr_scheduler.LambdaLR(optimizer, lambda t: 0.5 ** (t // 2))
 
     @capture
     def step(x, y):
@@ -163,7 +162,7 @@ def a_scheduler_inside(capture):
         loss = mse(model(x), y) * (1 + optimizer.param_groups[0]["lr"])
         loss.backward()
         optimizer.step()
-        scheduler.step()
+        optimizer.param_groups[0]["lr"] *= 0.5
         return loss
 
     return lambda i: state(model, step(*batch(i)))

@@ -14,7 +14,7 @@ from minigrad.gradcheck import check_op, gradcheck, gradgradcheck
 from minigrad.nn import functional as F
 from minigrad.training import text
 from minigrad.typing import DTypeLike
-from minigrad.utils.data import DataLoader, Dataset, TensorDataset, random_split
+from minigrad.utils.data import DataLoader, Dataset, TensorDataset
 
 
 class Pairs(Dataset[tuple[int, int]]):
@@ -65,17 +65,6 @@ class Momentum(optim.Optimizer):
     def update(self, p: Tensor, g: Tensor, state: Any, group: Any) -> None:
         state["b"].mul_(group["momentum"]).add_(g)
         p -= group["lr"] * state["b"]
-
-
-class Cooldown(optim.lr_scheduler.LRScheduler):
-    """A straight line down to 0 over `total` steps."""
-
-    def __init__(self, optimizer: optim.Optimizer, total: int) -> None:
-        self.total = total
-        super().__init__(optimizer)
-
-    def rate(self, base: float, t: int) -> float:
-        return base * max(0.0, 1 - t / self.total)
 
 
 def square(x: Tensor) -> Tensor:
@@ -173,10 +162,10 @@ def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
     (dx,) = mg.autograd.grad(x.exp().sum(), [x])
     yield dx
     yield Towers(6).requires_grad_(False)(mg.randn(2, 6))
-    first, rest = random_split(TensorDataset(x.detach(), mg.arange(4)), [1, 3])
-    features, label = first[0]
-    yield features * label + len(rest)
-    for features, _ in DataLoader(rest, batch_size=4, shuffle=True):
+    rows = TensorDataset(x.detach(), mg.arange(4))
+    features, label = rows[0]
+    yield features * label + len(rows)
+    for features, _ in DataLoader(rows, batch_size=4, shuffle=True):
         yield features
     yield x.norm() + mg.maximum(x, 2 * x).max() + x.nonzero().sum() * x.nonzero(as_tuple=True)[0].float().mean()
     assert x.stride(0) == x.stride()[0] and nn.GPT(nn.GPTConfig(5, 4)).generate([[1], [2, 3]], 1)[1].shape == (3,)
@@ -223,11 +212,10 @@ def train(steps: int = 3) -> Classifier:
 
 
 def epochs() -> float:
-    """The loop of a beginner: data, a loader, two groups of parameters, a schedule, and an optimizer of one's own."""
+    """The loop of a beginner: data, a loader, two groups of parameters, and an optimizer of one's own."""
     data = TensorDataset(mg.randn(12, 3), mg.randint(0, 2, (12,)))
     model = nn.Sequential(nn.Linear(3, 8), nn.GELU()).append(nn.Linear(8, 2))
     optimizer = optim.SGD([{"params": model[0].parameters(), "lr": 1e-2}, {"params": model[2].parameters()}], lr=1e-1)
-    scheduler: optim.lr_scheduler.LRScheduler = optim.lr_scheduler.LambdaLR(optimizer, lambda t: 0.9**t)
     loss_of, total = nn.CrossEntropyLoss(label_smoothing=0.1), 0.0
     for _ in range(2):
         x: Tensor
@@ -237,13 +225,10 @@ def epochs() -> float:
             loss = loss_of(model(x), y)
             loss.backward()
             optimizer.step()
-            scheduler.step()
             total += loss.item()
     own = Momentum(model.parameters(), lr=1e-2)
-    slower = Cooldown(own, total=3)
     own.step()
-    slower.step()
-    return evaluated(model, data.tensors[0]).mean().item() + slower.get_last_lr()[0] + total
+    return evaluated(model, data.tensors[0]).mean().item() + total
 
 
 @mg.no_grad()

@@ -8,7 +8,7 @@ from minigrad import Op, Tensor, nn, optim, study, viz
 from minigrad.gradcheck import gradcheck
 from minigrad.nn import functional as F
 from minigrad.training import text
-from minigrad.utils.data import DataLoader, Subset, TensorDataset
+from minigrad.utils.data import DataLoader, TensorDataset
 
 x = mg.randn(2, 3)
 model = nn.GPT(nn.GPTConfig(vocab_size=11, block_size=8))
@@ -103,7 +103,7 @@ blocks.append(nn.Linear(3, 4))  # error: incompatible type "Linear"; expected "W
 nn.ModuleDict({"fc": Wrong()})["fc"].forwards(x)  # error: "forwards"
 nn.ModuleList([3])  # error: cannot be "int"
 rows = TensorDataset(x, x)
-number_of: int = Subset(rows, [0])[0]  # error: Incompatible types in assignment
+number_of: int = rows[0]  # error: Incompatible types in assignment
 DataLoader(rows, batch_size="2")  # error: incompatible type "str"
 DataLoader(3)  # error: incompatible type "int"
 
