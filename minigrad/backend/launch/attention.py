@@ -6,7 +6,7 @@ from typing import NamedTuple
 from ..kernels import Struct, constant
 from .elementwise import BOOL
 from .launcher import broadcast_strides, check_shape, layout, real
-from .rules import KERNEL, natively
+from .rules import HOST, KERNEL
 from .softmax import Softmax
 
 HEADS = Struct("heads.cuh", "Heads")
@@ -109,7 +109,7 @@ class Attention(Softmax):
     def _heads_last(self, B, nh, T, D, dtype):
         return self.empty((B, T, nh, D), dtype).transpose(0, 2, 1, 3)
 
-    @natively(always=True)
+    @HOST
     def attention_fits(self, dtype, D, dropout=False):
         if dropout and (self.one_thread or (dtype.itemsize == 8 and D > 64)):  # float64 has no registers for it
             return False

@@ -9,7 +9,7 @@ import numpy as np
 from ...base.recording import thread
 from .. import devices
 from ..kernels import Struct, Table, constant
-from .rules import natively
+from .rules import HOST
 
 LAYOUT = Struct("layout.cuh", "Layout")
 ROW_THREADS = constant("common.cuh", "ROW_THREADS")
@@ -137,7 +137,7 @@ class Launcher:
         holds two words [key, offset], of which the key replaces, and the offset is added to, those beside it."""
         return (None, draw.key, draw.offset) if thread.recorder is None else thread.recorder.stream(draw)
 
-    @natively(always=True)
+    @HOST
     def from_numpy(self, x):
         return x if thread.recorder is None else x.copy()  # NumPy cannot change the copy before it is used
 

@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from ...base.recording import CaptureError, refuse_within
 from ..kernels import constant
 from .launcher import Launcher, divisor, has_memory, is_narrow, layout, merged
-from .rules import COPY, NUMPYS, VIEW, natively
+from .rules import COPY, HOST, NUMPYS, VIEW
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 SIDE = constant("movement.cu", "SIDE")  # the side of a tile of a transposition
@@ -22,11 +22,11 @@ TILE_THREADS = SIDE * 8
 class Movement(Launcher):
     # -- making
 
-    @natively(always=True)
+    @HOST
     def asarray(self, x):
         return x if isinstance(x, self.array_type) else self.from_numpy(np.asarray(x))
 
-    @natively(always=True)
+    @HOST
     def to_numpy(self, x):
         refuse_within("reading values on the host")
         if x.size and not has_memory(x):
@@ -50,7 +50,7 @@ class Movement(Launcher):
         self.launch_places(n, y.itemsize, "movement", "fill", bits, y, value, packed)
         return y
 
-    @natively(always=True)
+    @HOST
     def arange(self, start, end, step, dtype):
         return self.from_numpy(np.arange(start, end, step).astype(dtype))
 

@@ -6,9 +6,10 @@ Results are compact, therefore. The exception are kernels on floats that are not
 their results have the operands' layout, and NumPy never computes those.
 """
 
+import enum
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -20,33 +21,24 @@ MANY = 1 << 11  # elements; with fewer, NumPy is usually done before a kernel ha
 Launch = TypeVar("Launch", bound=Callable[..., Any])
 
 
-class Rule(NamedTuple):
-    """When a primitive runs as a kernel natively: if one of the arguments has `from_size` elements, or is not compact.
+class Rule(enum.Enum):
+    """What computes a primitive on the CPU. A rule is a decorator of the primitive in launch/.
 
-    In any case, all arrays of floats among them must be float32 or float64: other dtypes are left to NumPy."""
+    KERNEL and EXACT launch a kernel only if all arrays of floats among the arguments are float32 or float64."""
 
-    from_size: int = MANY
-    never: str = ""  # why NumPy does it, whatever the arguments are; empty if it may run as a kernel
-    silent: bool = False  # NumPy cannot warn of NaN and Inf here, since it computes nothing
-    always: bool = False  # take the method of launch/ in any case: it launches nothing
-    same: bool = False  # NumPy's computes nothing at all, so it serves in a captured step too
+    HOST = "the method of launch/, which launches nothing"
+    VIEW = "NumPy, also in a captured step: nothing is computed"
+    COPY = "NumPy, which copies as fast as a kernel, and has no NaN to warn of"
+    NUMPYS = "NumPy, which gives the kernel's bits as fast"
+    EXACT = "a kernel if an array has MANY elements or is not compact; or else NumPy, which gives the same bits"
+    KERNEL = "a kernel: NumPy rounds in another way, sums in another order, or is far slower"
 
-
-def natively(from_size: int = MANY, **rule: Any) -> Callable[[Launch], Launch]:
-    """The rule of a primitive."""
-
-    def say(launch: Launch) -> Launch:
-        launch.natively = Rule(from_size, **rule)  # type: ignore[attr-defined]
+    def __call__(self, launch: Launch) -> Launch:
+        launch.rule = self  # type: ignore[attr-defined]
         return launch
 
-    return say
 
-
-KERNEL = natively(0)  # NumPy rounds in another way, or sums in another order, or is far slower
-EXACT = natively()  # NumPy gives the same bits, and is faster for few elements
-VIEW = natively(never="it computes nothing", silent=True, same=True)
-COPY = natively(never="NumPy copies as fast", silent=True)
-NUMPYS = natively(never="NumPy gives the same bits, as fast")
+HOST, VIEW, COPY, NUMPYS, EXACT, KERNEL = Rule
 
 
 def followed(name, eager, captured):
@@ -82,26 +74,27 @@ def compacted(y, args, copy=np.ascontiguousarray):
 
 def by_rule(name, launch, numpy):
     """A primitive of a runner, launched or as NumPy computes it. Raises TypeError if it has no rule."""
-    rule = getattr(launch, "natively", None)
+    rule = getattr(launch, "rule", None)
     if rule is None:
-        raise TypeError(f"backend/launch does not say of {name} when it is a kernel natively: see launch/rules.py")
-    if rule.always:
+        raise TypeError(f"backend/launch gives {name} no rule: see launch/rules.py")
+    if rule is HOST:
         return launch
-    if rule.same:
+    if rule is VIEW:
         return staticmethod(numpy)
+    launches, from_size = rule in (EXACT, KERNEL), 0 if rule is KERNEL else MANY
 
     def captured(self, *args, **kwargs):
         refuse_half(name, args)
         y = launch(self, *args, **kwargs)
-        return y if not rule.never and has_floats(args) else compacted(y, (*args, *kwargs.values()), self.copy)
+        return y if launches and has_floats(args) else compacted(y, (*args, *kwargs.values()), self.copy)
 
     @functools.wraps(launch)
     def primitive(self, *args, **kwargs):
         if thread.recorder is not None:
             return thread.recorder.primitive(name, captured, self, args, kwargs)
-        if not rule.never and self.pays(rule, args):
+        if launches and self.pays(from_size, args):
             return launch(self, *args, **kwargs)
-        y = numpy(*args, **kwargs) if rule.silent else call_quietly(numpy, args, kwargs)
+        y = numpy(*args, **kwargs) if rule is COPY else call_quietly(numpy, args, kwargs)
         return y if type(y) is np.ndarray and y.flags.c_contiguous else compacted(y, (*args, *kwargs.values()))
 
     return primitive

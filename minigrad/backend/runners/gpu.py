@@ -20,7 +20,7 @@ from ..kernels import C_TYPES, entry_points
 from ..launch import Launched
 from ..launch.contract import Contract
 from ..launch.launcher import SHARED, below, spanned
-from ..launch.rules import followed
+from ..launch.rules import HOST, VIEW, followed
 from ..numpy import NAMES
 from . import nvrtc
 from .checks import NONE_WRONG, Lookup, checked
@@ -314,7 +314,7 @@ class Cuda(Launched):
 
 
 for _name in NAMES:
-    if not (_rule := getattr(Launched, _name).natively).always and not _rule.same:
+    if getattr(Launched, _name).rule not in (HOST, VIEW):
         setattr(Cuda, _name, followed(_name, getattr(Cuda, _name), getattr(Launched, _name)))
 
 

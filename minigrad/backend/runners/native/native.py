@@ -143,8 +143,9 @@ class Native(NativeKernels):
     def _together(self, file, dtype):
         return TRAINING if dtype in self.large and file in TRAINING else [file]
 
-    def pays(self, rule, args):
-        """Are these arguments of a primitive ones for its kernel?"""
+    def pays(self, from_size, args):
+        """Should a kernel compute this call? Yes if its largest array of floats has from_size elements or more, or an
+        array is not compact; no if there are floats of other dtypes than float32 and float64."""
         largest, dtype = -1, None  # only arrays of floats count
         compact = True
         for x in args:
@@ -169,8 +170,7 @@ class Native(NativeKernels):
                 largest = max(largest, 0)
         if largest >= MANY:
             self.large.add(dtype)
-        enough = 0 if self.any_size or not compact else rule.from_size
-        return largest >= enough
+        return largest >= (0 if self.any_size or not compact else from_size)
 
 
 for _name in NAMES:
