@@ -19,7 +19,7 @@ from ..nn.positions import rotary
 from ..ops import public as ops
 from ..tensor import tensor
 from .layers import attention_layers
-from .stream import Node, node_of, streams
+from .stream import Node, node_of, stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -63,35 +63,31 @@ def cut_gradient(
         return (1 - kept) * (write - write.detach())
 
     begin, end = (node_of(name, attention_layers(model)) for name in (source, target))
-    with Scissors(streams(model), begin, end, part, without_gradient).hooked(model):
+    with Scissors(stream_of(model), begin, end, part, without_gradient).hooked(model):
         yield
 
 
 class Scissors:
-    """Cuts one edge, from the Node `source` to the Node `target` by its `part`, in the `found` Streams of a model.
+    """Cuts one edge, from the Node `source` to the Node `target` by its `part`, in the Stream of a model.
 
     taken(write): what the target's own copy of the stream lacks, a Tensor like write, or None for nothing."""
 
-    def __init__(self, found, source, target, part, taken):
-        self.source, self.target, self.taken = source, target, taken
+    def __init__(self, stream, source, target, part, taken):
+        self.stream, self.source, self.target, self.taken = stream, source, target, taken
         self.gap: Any = None  # the part of the stream that the target's copy lacks
         self.read: Any = None  # the stream that the target reads
         self.ran = False  # whether the source has written in this forward
         writer = source.path.removesuffix(BIAS)
-        for stream in found:
-            put_in = ["input", *(() if stream.embedding is None else ("tokens", "positions"))]
-            order = {stream.named(name): -1 for name in put_in} | {part.path: i for i, part in enumerate(stream.parts)}
-            readers = {part.path: part for part in stream.parts}
-            ends = [*readers, stream.named("logits")]
-            if writer in order and target.path in ends:
-                break
-        else:
+        begins = ["input", *(() if stream.embedding is None else ("tokens", "positions"))]
+        order = dict.fromkeys(begins, -1) | {part.path: i for i, part in enumerate(stream.parts)}
+        readers = {part.path: part for part in stream.parts}
+        if writer not in order or target.path not in [*readers, "logits"]:
             wrong = source.path if writer not in order else target.path
-            raise UnknownName(unknown("part of one stream", wrong, dict.fromkeys([*order, *ends])))
+            raise UnknownName(unknown("part of the stream", wrong, [*order, "logits"]))
         begin, end = order[writer], order.get(target.path, len(order))
         if begin >= end:
             raise ValueError(f"{source} does not come before {target}")
-        self.stream, self.reader = stream, readers.get(target.path)
+        self.reader = readers.get(target.path)
         self.writer = stream.parts[begin] if begin >= 0 else None
         inputs = PARTS if self.reader is not None and self.reader.is_attention else ()
         if part is not None and part not in inputs:
@@ -120,9 +116,9 @@ class Scissors:
         stream, path = self.stream, self.source.path
         if self.writer is None:
             at, embedding = stream.body[0], stream.embedding
-            if path == stream.named("input"):
+            if path == "input":
                 return [at.register_forward_pre_hook(lambda module, args: self._wrote(args[0]))]
-            if path == stream.named("tokens"):
+            if path == "tokens":
                 return [embedding.register_forward_hook(lambda module, args, y: self._wrote(_tokens(y)))]
             look = embedding.register_forward_hook(lambda module, args, y: self._look(_tokens(y)))
             return [look, at.register_forward_pre_hook(lambda module, args: self._wrote(args[0] - self.read))]

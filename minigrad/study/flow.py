@@ -43,7 +43,7 @@ from .cut import Scissors
 from .identities import IdentityError, IdentityReport
 from .importance import returned_loss, value_of
 from .layers import as_float64, undisturbed
-from .stream import Node, Run, back_at_most, back_through_norm, node_of, streams
+from .stream import Node, Run, back_at_most, back_through_norm, node_of, stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -180,7 +180,7 @@ def flow(
     Both are negative where an edge helps. most: cut only that many edges, the largest to first order (None: all). To
     first order, edges of a model that has learned its task can be far from what they are worth, with wrong signs too.
 
-    The model sees the batch in eval mode; no .grad is touched. It may be any whose streams are known: nn.GPT,
+    The model sees the batch in eval mode; no .grad is touched. It may be any whose stream is known: nn.GPT,
     AttentionOnly, or one of blocks that declare their parts (stream.py). Keys may be shared by heads. Raises TypeError
     for a model that is not known; ValueError for one whose parts do not all run, or run more than once; IdentityError
     if the edges do not add up, as where a part is not x + part(norm(x)), or where the loss reads the stream before its
@@ -189,14 +189,14 @@ def flow(
         raise ValueError(unknown("method", method, METHODS))
     if most is not None and (not isinstance(most, (int, np.integer)) or most < 1):
         raise ValueError(f"most must be at least 1, or None, got {most!r}")
-    found = streams(model)
-    result = _flow(found, Run(model, found, batch, loss))
+    stream = stream_of(model)
+    result = _flow(Run(model, stream, batch, loss))
     if method == "cut":
-        _cut(result, model, found, batch, loss, most)
+        _cut(result, model, stream, batch, loss, most)
     return result
 
 
-def _cut(flow, model, found, batch, loss, most):
+def _cut(flow, model, stream, batch, loss, most):
     """Replace the `most` largest edges of a first-order Flow by what each is worth, and the others by nan."""
     at = np.argwhere(flow._known)
     at = at[np.argsort(-np.abs(flow.first_order[tuple(at.T)]), kind="stable")][:most]
@@ -205,42 +205,34 @@ def _cut(flow, model, found, batch, loss, most):
         whole = value_of(loss, model, batch).item()
         for i, j in at:
             (v, p), u = flow.inputs[j], flow.sources[i]
-            with Scissors(found, u, v, p or None, lambda write: write).hooked(model):
+            with Scissors(stream, u, v, p or None, lambda write: write).hooked(model):
                 edges[i, j] = whole - value_of(loss, model, batch).item()
     flow._known = np.zeros_like(flow._known)
     flow._known[tuple(at.T)] = True
     flow.edges = edges
 
 
-def _flow(found, run):
+def _flow(run):
     """The first-order Flow of a Run."""
-    each = [_StreamEdges(stream, run) for stream in found]
-    sources = [node for one in each for node in one.sources]
-    inputs = [read for one in each for read in one.inputs]
-    edges, known = np.zeros((len(sources), len(inputs))), np.zeros((len(sources), len(inputs)), bool)
-    i = j = 0
-    for one in each:
-        m, n = one.edges.shape
-        edges[i : i + m, j : j + n], known[i : i + m, j : j + n] = one.edges, one.known
-        i, j = i + m, j + n
-    rows = [row for one in each for row in one.identities()]
-    result = Flow(sources, inputs, edges, known, run.loss, rows, RTOL[run.dtype.itemsize])
-    if np.isfinite(edges).all():  # a loss that is not finite has no edges to add up
+    found = _Sums(run)
+    args = found.sources, found.inputs, found.edges, found.known, run.loss, found.identities()
+    result = Flow(*args, RTOL[run.dtype.itemsize])
+    if np.isfinite(found.edges).all():  # a loss that is not finite has no edges to add up
         result.check()
     return result
 
 
-class _StreamEdges:
-    """The edges within one stream: what each source writes times the gradient at each reader's copy, summed up over
+class _Sums:
+    """The edges of a Run: what each source writes times the gradient at each reader's copy, summed up over
     sequences, as only one of them is held at a time.
 
     sources: [Node]. inputs: [(Node, input)]. edges (sources, inputs). known: has the source written by then?"""
 
-    def __init__(self, stream, run):
+    def __init__(self, run):
         sums: Any = None
         self.run = run
-        for b in range(len(run.x[stream.body[0], "in"])):
-            found = self._of_sequence(stream, b)
+        for b in range(len(run.x[run.stream.body[0], "in"])):
+            found = self._of_sequence(b)
             sums = found if sums is None else [[x + y for x, y in zip(*pair)] for pair in zip(sums, found)]
         *reads, (self.written,) = sums
         self.edges, self.sizes = np.zeros((2, len(self.sources), len(self.inputs)))
@@ -250,13 +242,13 @@ class _StreamEdges:
             self.edges[at], self.sizes[at], self.known[at] = edges, sizes, True
         self.read = np.concatenate([whole for *_, whole in reads])
 
-    def _of_sequence(self, stream, b):
+    def _of_sequence(self, b):
         """For each read [edges (sources so far, inputs), Σ |write| |G| over positions, ⟨stream, G⟩ (inputs,)]; and last
         [⟨write, dwrite⟩ (sources,)]."""
         self.sources, self.inputs, reads, written = [], [], [], []
-        T, C = self.run.x[stream.body[0], "in"].shape[1:]
+        T, C = self.run.x[self.run.stream.body[0], "in"].shape[1:]
         U, U_size = np.empty((0, T, C)), np.empty((0, T))  # writes so far, and the norm of each
-        for event in _events(stream, self.run, b):
+        for event in _events(self.run, b):
             if isinstance(event, _Write):
                 self.sources += event.nodes
                 written += list(event.totals)
@@ -307,11 +299,11 @@ class _Read(NamedTuple):
     G: Any
 
 
-def _events(stream, run, b):
-    """What happens to a stream in sequence b, in order: _Write and _Read."""
-    dx = run.dx[stream.body[0], "in"][b]
-    for name, y in run.put_in(stream).items():
-        yield _Write([Node(stream.named(name))], y[b][None], [(y[b] * dx).sum()])
+def _events(run, b):
+    """What happens to the stream in sequence b, in order: _Write and _Read."""
+    stream, dx = run.stream, run.dx[run.stream.body[0], "in"][b]
+    for name, y in run.put_in().items():
+        yield _Write([Node(name)], y[b][None], [(y[b] * dx).sum()])
     for part in stream.parts:
         if not part.is_attention:
             x, G = run.x[part.reads_at, "in"][b], run.dx[part.module, "in"][b]
@@ -322,7 +314,7 @@ def _events(stream, run, b):
             yield from _reads(part, run, run.x[part.reads_at, "in"][b], b)
             yield from _writes(part, run, b)
     end = stream.body[-1], "out"
-    yield _Read([(Node(stream.named("logits")), "")], None, run.x[end][b], run.dx[end][b][None])
+    yield _Read([(Node("logits"), "")], None, run.x[end][b], run.dx[end][b][None])
 
 
 def _reads(part, run, x, b):

@@ -1,18 +1,17 @@
-"""The residual streams of a model: what is written into them, what reads them, and where norms lie.
+"""The residual stream of a model: what is written into it, what reads it, and where norms lie.
 
-A stream begins with what is put in, such as embeddings. Each part, an attention layer or an MLP, reads it, perhaps
+It begins with what is put in, such as embeddings. Each part, an attention layer or an MLP, reads it, perhaps
 through a norm of its own, and adds to it. What comes out is read at the end.
 
 nn.GPT and AttentionOnly are known. Blocks of your own, in an nn.ModuleList or an nn.Sequential, say what they add to
-their stream, part by part, each with the norm that it reads through, or None:
+the stream, part by part, each with the norm that it reads through, or None:
 
     class Block(nn.Module):
         study_parts = {"attn": "ln_1", "mlp": "ln_2"}  # x = x + attn(ln_1(x)), and then x + mlp(ln_2(x))
 
-flow.py follows gradients along these streams, and cut.py cuts them."""
+flow.py follows gradients along the stream, and cut.py cuts it."""
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,39 +71,32 @@ class Part:
 
 @dataclass(eq=False)
 class Stream:
-    """A residual stream: the blocks that it runs through, and their parts in order."""
+    """A model's residual stream: the blocks that it runs through, their parts in order, and the model's first
+    nn.Embedding of its width."""
 
-    name: str  # "" for the only one
     body: list[Module]
     parts: list[Part]
-    embedding: Module | None = None
-
-    def named(self, end):
-        """The path of one of its ends, such as "tokens" or "logits"."""
-        return f"{self.name}.{end}" if self.name else end
+    embedding: Module | None
 
 
-def streams(model):
-    """The Streams of a Module: see the top of this file. Raises TypeError, which says what to do, for attention in
-    blocks that do not say what their parts are, and for other norms than nn.LayerNorm and nn.RMSNorm over the last
-    dim."""
-    rows = {}  # {path of a list: its blocks with parts, and these}
+def stream_of(model):
+    """The Stream of a Module: see the top of this file. Raises TypeError, which says what to do, for attention in
+    blocks that do not say what their parts are, for two lists of blocks, and for other norms than nn.LayerNorm and
+    nn.RMSNorm over the last dim; ValueError without attention."""
+    rows = {}  # {path of a list: {block: its parts}, of those that have any}
     for path, row in model.named_modules():
         if isinstance(row, (ModuleList, Sequential)):
             found = {block: _parts(block, f"{path}.{i}".removeprefix(".")) for i, block in enumerate(row)}
-            if blocks := [block for block, parts in found.items() if parts]:
-                rows[path] = blocks, [part for block in blocks for part in found[block]]
-    holders = Counter(path.rpartition(".")[0] for path in rows)
-    names = {path: path if holders[path.rpartition(".")[0]] > 1 else path.rpartition(".")[0] for path in rows}
-    streams = [_stream(model, names[path], *row, alone=len(rows) == 1) for path, row in rows.items()]
-    _check(model, streams)
-    return streams
-
-
-def _stream(model, name, body, parts, alone):
+            if found := {block: parts for block, parts in found.items() if parts}:
+                rows[path] = found
+    parts = [part for found in rows.values() for each in found.values() for part in each]
+    _check(model, parts)
+    if len(rows) > 1:
+        raise TypeError(f"a model of one residual stream is needed; this one has the lists of blocks {', '.join(rows)}")
+    (blocks,) = rows.values()
     C = next(part.module.embed_dim for part in parts if part.is_attention)
     embeddings = (m for m in model.modules() if isinstance(m, Embedding) and m.embedding_dim == C)
-    return Stream(name, body, parts, next(embeddings, None) if alone else None)
+    return Stream(list(blocks), parts, next(embeddings, None))
 
 
 def _parts(block, path):
@@ -116,8 +108,7 @@ def _parts(block, path):
     ]
 
 
-def _check(model, found):
-    parts = [part for stream in found for part in stream.parts]
+def _check(model, parts):
     for path, layer in attention_layers(model).items():
         if not any(part.module is layer for part in parts):
             raise TypeError(
@@ -131,42 +122,39 @@ def _check(model, found):
             raise TypeError(f"a norm must be nn.LayerNorm or nn.RMSNorm over the last dim, got {norm}")
 
 
-def watched(found):
-    """{(module, side "in" or "out"): (is the gradient there needed?, its name)} of Streams: where they begin and end,
-    and what their parts read and write."""
-    ways = {}
-    for stream in found:
-        name = stream.name or "the model"
-        ways |= {(stream.body[0], "in"): (True, name), (stream.body[-1], "out"): (True, name)}
-        for part in stream.parts:
-            ways.setdefault((part.reads_at, "in"), (False, part.path))
-            ways[part.module, "out"] = True, part.path
-            if not part.is_attention:
-                ways[part.module, "in"] = True, part.path
+def watched(stream):
+    """{(module, side "in" or "out"): (is the gradient there needed?, its name)}: where the stream begins and ends, and
+    what its parts read and write."""
+    ways = {(stream.body[0], "in"): (True, "the model"), (stream.body[-1], "out"): (True, "the model")}
+    for part in stream.parts:
+        ways.setdefault((part.reads_at, "in"), (False, part.path))
+        ways[part.module, "out"] = True, part.path
+        if not part.is_attention:
+            ways[part.module, "in"] = True, part.path
     return ways
 
 
 class Run:
-    """What a forward and a backward of loss(model, *batch) left of its streams, as arrays (B, T, C), float64.
+    """What a forward and a backward of loss(model, *batch) left of its Stream, as arrays (B, T, C), float64.
 
     x: {(module, "in" or "out"): what it was called with, or returned}; dx: its gradient, of those that nobody else
     reads. trace: a HeadTrace of all heads. loss: a float. dtype: what the model computes in. It does not matter
     which parameters are frozen, and no gradient of theirs is computed."""
 
-    def __init__(self, model, found, batch, loss):
+    def __init__(self, model, stream, batch, loss):
         check_batch(batch)
         self.x, self.dx, self.dtype = {}, {}, None
         self._taps = {}  # {(module, side): zeros that are added there}: their gradient is that of x
-        self._watched = watched(found)
-        self._embedded = {stream.embedding: (stream.body[0], "in") for stream in found if stream.embedding is not None}
+        self.stream, self._watched = stream, watched(stream)
         handles = [module.register_forward_pre_hook(self._enter) for module, side in self._watched if side == "in"]
         handles += [module.register_forward_hook(self._leave) for module, side in self._watched if side == "out"]
-        handles += [module.register_forward_hook(self._leave) for module in self._embedded]
+        if stream.embedding is not None:
+            handles.append(stream.embedding.register_forward_hook(self._leave))
         try:
             with evaluating(model), trace_heads(model) as self.trace, enable_grad():
                 value = value_of(loss, model, batch)
                 if not value.requires_grad:
-                    raise ValueError("the loss does not depend on a residual stream, or requires no gradient")
+                    raise ValueError("the loss does not depend on the residual stream, or requires no gradient")
                 gradients = grad(value, list(self._taps.values()), allow_unused=True)
         finally:
             for handle in handles:
@@ -194,7 +182,7 @@ class Run:
         return (self._kept((module, "in"), args[0]), *args[1:])
 
     def _leave(self, module, args, y):
-        if self._embedded.get(module) in self.x:
+        if module is self.stream.embedding and (self.stream.body[0], "in") in self.x:
             return None  # a later look at the table, such as the loss may take
         return (self._kept((module, "out"), y[0]), *y[1:]) if isinstance(y, tuple) else self._kept((module, "out"), y)
 
@@ -205,9 +193,9 @@ class Run:
             raise ValueError(f"{part.path} ran {len(calls)} times: once is needed")
         return calls[0]
 
-    def put_in(self, stream):
+    def put_in(self):
         """{name: (B, T, C)} of what the stream begins with."""
-        x, tokens = self.x[stream.body[0], "in"], self.x.get((stream.embedding, "out"))
+        x, tokens = self.x[self.stream.body[0], "in"], self.x.get((self.stream.embedding, "out"))
         if tokens is None or tokens.shape != x.shape:
             return {"input": x}
         return {"tokens": tokens} | ({} if np.array_equal(tokens, x) else {"positions": x - tokens})

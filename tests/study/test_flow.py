@@ -8,7 +8,7 @@ from minigrad import nn, study
 from minigrad.nn import functional as F
 from minigrad.nn.positions import alibi_slopes, rotary
 from minigrad.study.cut import Scissors
-from minigrad.study.stream import streams
+from minigrad.study.stream import stream_of
 
 from .models import V, gpt, tokens
 
@@ -140,7 +140,7 @@ def test_the_identities_hold(name, dtype, rtol):
 def test_to_first_order_an_edge_is_the_slope_of_its_cut(name):
     """For any norms and any target, two ways to the same number, one by all edges' writes and gradients."""
     model, batch = OTHERS[name]().double().eval(), tokens()
-    found, flow = streams(model), study.flow(model, batch)
+    found, flow = stream_of(model), study.flow(model, batch)
     for u, v, p, edge in flow.all[::11]:
         share = mg.ones(1, dtype=mg.float64, requires_grad=True)
         with Scissors(found, u, v, p or None, lambda write, share=share: (1 - share) * write).hooked(model):
@@ -210,7 +210,7 @@ def test_names_and_errors():
         flow.out_of("blocks.7.attn", 0)
     with pytest.raises(ValueError, match=r"ran (twice|2 times)"):
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1] + model(x, y)[1])
-    with pytest.raises(ValueError, match="the loss does not depend on a residual stream"):
+    with pytest.raises(ValueError, match="the loss does not depend on the residual stream"):
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1].detach())
 
 

@@ -144,7 +144,7 @@ def test_a_factor_by_the_number_of_the_forward():
         (("blocks.0.mlp head 1", "logits"), KeyError, "blocks.0.mlp has no head 1"),
         (("2.0", "logits"), KeyError, "no attention layer 2"),
         (("blocks.0.atn", "logits"), KeyError, "did you mean blocks.0.attn"),
-        (("tokens", "tokens"), KeyError, "no part of one stream 'tokens'"),
+        (("tokens", "tokens"), KeyError, "no part of the stream 'tokens'"),
         (("tokens", "blocks.0.mlp", "k"), ValueError, "part must be 'q', 'k' or 'v', of attention"),
         (("tokens", "0.0", "z"), ValueError, "part must be"),
     ],

@@ -7,7 +7,7 @@ import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
 from minigrad.study.cut import Scissors
-from minigrad.study.stream import streams
+from minigrad.study.stream import stream_of
 
 from .models import randomised, tokens
 
@@ -150,13 +150,13 @@ def model(request):
 def test_flow_traces_and_scissors_agree(model):
     """The edges add up, and each is the slope of its own cut, which is made in another way."""
     batch = tokens()
-    flow, (stream,) = study.flow(model, batch), streams(model)
+    flow, stream = study.flow(model, batch), stream_of(model)
     assert flow.check().worst < 1e-12
     names = {node.path.removesuffix(".bias") for node in flow.sources}
     assert names >= set(study.attention_layers(model)) and any(v.path.endswith("logits") for v, _ in flow.inputs)
     for u, v, p, edge in flow.all[::7]:
         share = mg.ones(1, dtype=mg.float64, requires_grad=True)
-        with Scissors([stream], u, v, p or None, lambda write, share=share: (1 - share) * write).hooked(model):
+        with Scissors(stream, u, v, p or None, lambda write, share=share: (1 - share) * write).hooked(model):
             slope = mg.grad(model(*batch)[1], share)[0].item()
         assert slope == pytest.approx(edge, rel=1e-8, abs=1e-12), (u, v, p)
     cut = study.flow(model, batch, method="cut", most=5)
@@ -208,6 +208,7 @@ def with_norm(norm):
         (undeclared(), TypeError, r"stream of layers.0.attn is not known: .*has to say study_parts"),
         (nn.Sequential(attention()), TypeError, "stream of 0 is not known"),
         (attention(), TypeError, "stream of the layer is not known"),
+        (nn.Sequential(Model(GPT2Block), Model(GPT2Block)), TypeError, "lists of blocks 0.layers, 1.layers"),
         (with_norm(nn.Linear(C, C)), TypeError, r"a norm must be nn.LayerNorm or nn.RMSNorm .*, got Linear"),
         (with_norm(nn.LayerNorm((T, C))), TypeError, "over the last dim"),
         (nn.Linear(C, C), ValueError, r"Linear has no nn\.MultiheadAttention in it"),
