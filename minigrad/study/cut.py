@@ -81,9 +81,10 @@ class Scissors:
         begins = ["input", *(() if stream.embedding is None else ("tokens", "positions"))]
         order = dict.fromkeys(begins, -1) | {part.path: i for i, part in enumerate(stream.parts)}
         readers = {part.path: part for part in stream.parts}
-        if writer not in order or target.path not in [*readers, "logits"]:
-            wrong = source.path if writer not in order else target.path
-            raise UnknownName(unknown("part of the stream", wrong, [*order, "logits"]))
+        if writer not in order:
+            raise UnknownName(unknown("part that writes into the stream", source.path, order))
+        if target.path not in [*readers, "logits"]:
+            raise UnknownName(unknown("part that reads the stream", target.path, [*readers, "logits"]))
         begin, end = order[writer], order.get(target.path, len(order))
         if begin >= end:
             raise ValueError(f"{source} does not come before {target}")
