@@ -162,10 +162,10 @@ def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
     (dx,) = mg.autograd.grad(x.exp().sum(), [x])
     yield dx
     yield Towers(6).requires_grad_(False)(mg.randn(2, 6))
-    rows = TensorDataset(x.detach(), mg.arange(4))
-    features, label = rows[0]
-    yield features * label + len(rows)
-    for features, _ in DataLoader(rows, batch_size=4, shuffle=True):
+    pairs = TensorDataset(x.detach(), mg.arange(4))
+    features, label = pairs[0]
+    yield features * label + len(pairs)
+    for features, _ in DataLoader(pairs, batch_size=4, shuffle=True):
         yield features
     yield x.norm() + mg.maximum(x, 2 * x).max() + x.nonzero().sum() * x.nonzero(as_tuple=True)[0].float().mean()
     assert x.stride(0) == x.stride()[0] and nn.GPT(nn.GPTConfig(5, 4)).generate([[1], [2, 3]], 1)[1].shape == (3,)
