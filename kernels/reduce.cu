@@ -1,4 +1,4 @@
-// Sums, extremes, any and all over adjacent dims: x (outer, n, inner), compact -> y (outer, inner). n is at least 1.
+// Sums and extremes over adjacent dims: x (outer, n, inner), compact -> y (outer, inner). n is at least 1.
 //
 //   _rows     inner = 1   rows, or `part` elements of a row each, as in rows.cuh: y (outer, ⌈n / part⌉)
 //   _columns  inner > 1   a block for each WIDTH columns of each `part` rows: y (outer, ⌈n / part⌉, inner);
@@ -31,18 +31,6 @@ struct Min {
   static __device__ __forceinline__ R load(T x) { return R(x); }
   static __device__ __forceinline__ R start(R x) { return x; }
   static __device__ __forceinline__ R both(R a, R b) { return a < b || a != a ? a : b; }
-};
-struct Any {
-  typedef bool V;
-  static __device__ __forceinline__ bool load(T x) { return R(x) != R(0); }
-  static __device__ __forceinline__ bool start(bool) { return false; }
-  static __device__ __forceinline__ bool both(bool a, bool b) { return a | b; }
-};
-struct All {
-  typedef bool V;
-  static __device__ __forceinline__ bool load(T x) { return R(x) != R(0); }
-  static __device__ __forceinline__ bool start(bool) { return true; }
-  static __device__ __forceinline__ bool both(bool a, bool b) { return a & b; }
 };
 struct First {  // the smallest of some indices
   typedef long long V;
@@ -211,38 +199,6 @@ extern "C" __global__ void min_columns(T* __restrict__ y, const T* __restrict__ 
 extern "C" __global__ void min_each(T* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
                                     long long inner) {
   fold_each<Min>(y, x, outer, n, inner);
-}
-
-// args  y (rows); x (rows // up(n, part), n)
-extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-any_rows(bool* __restrict__ y, const T* __restrict__ x, long long rows, long long n, long long part) {
-  fold_rows<Any>(y, x, rows, n, part);
-}
-// args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
-extern "C" __global__ void any_columns(bool* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
-                                       long long part) {
-  fold_columns<Any>(y, x, n, inner, part);
-}
-// args  y (outer, inner); x (outer, n, inner)
-extern "C" __global__ void any_each(bool* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
-                                    long long inner) {
-  fold_each<Any>(y, x, outer, n, inner);
-}
-
-// args  y (rows); x (rows // up(n, part), n)
-extern "C" __global__ void __launch_bounds__(ROW_THREADS)
-all_rows(bool* __restrict__ y, const T* __restrict__ x, long long rows, long long n, long long part) {
-  fold_rows<All>(y, x, rows, n, part);
-}
-// args  y (grid // up(inner, WIDTH), inner); x (grid // up(inner, WIDTH) // up(n, part), n, inner)
-extern "C" __global__ void all_columns(bool* __restrict__ y, const T* __restrict__ x, long long n, long long inner,
-                                       long long part) {
-  fold_columns<All>(y, x, n, inner, part);
-}
-// args  y (outer, inner); x (outer, n, inner)
-extern "C" __global__ void all_each(bool* __restrict__ y, const T* __restrict__ x, long long outer, long long n,
-                                    long long inner) {
-  fold_each<All>(y, x, outer, n, inner);
 }
 
 // Two passes over the part: what the best value is, then where it first occurs.

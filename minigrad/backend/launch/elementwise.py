@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..numpy.elementwise import Elementwise as Numpys
-from .launcher import Launcher, broadcast_strides, layout
+from .launcher import BOOL, Launcher, broadcast_strides, layout
 from .rules import EXACT, KERNEL, NUMPYS
 from .source import TABLE, kind_of
 
-BOOL = np.dtype(bool)
 POWERS = {0: "one", 1: "same", 2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
 FORMULAS = (  # primitives that are a formula of the table and no more
     (KERNEL, "exp log log1p sin cos tanh erf erfc sigmoid silu"),

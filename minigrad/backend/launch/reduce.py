@@ -7,7 +7,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ..kernels import constant
-from .launcher import INT64, TOTALS, Launcher, real
+from .launcher import BOOL, INT64, TOTALS, Launcher, real
 from .rules import KERNEL, NUMPYS
 
 ROW_PART = 1 << 14  # most elements of a row that a block reduces
@@ -39,11 +39,14 @@ class Reduce(Launcher):
 
     @NUMPYS
     def any(self, x, dims, keepdim):
-        return self._reduce("any", x, dims, keepdim, np.dtype(bool), False)
+        return self._reduce("max", self._truth(x), dims, keepdim, BOOL, False)
 
     @NUMPYS
     def all(self, x, dims, keepdim):
-        return self._reduce("all", x, dims, keepdim, np.dtype(bool), True)
+        return self._reduce("min", self._truth(x), dims, keepdim, BOOL, True)
+
+    def _truth(self, x):
+        return x if x.dtype == BOOL else self.ne(x, 0)
 
     def _reduce(self, name, x, dims, keepdim, dtype, empty=None):
         """x reduced over the tuple dims -> dtype. empty: the result of no values at all; None: it has none."""
