@@ -185,14 +185,6 @@ class Framework:
         """May an output be differentiated? Asked while all inputs need gradients."""
         return True
 
-    def constant(self, array):
-        """A NumPy array as the framework's."""
-        return array
-
-    def host(self, x):
-        """The framework's array as NumPy's."""
-        return np.asarray(x)
-
 
 def nothing_returned(y, what="Tensor"):
     """The error message for a function that returned y, without floats, instead of a `what`."""
@@ -283,9 +275,9 @@ class Own(metaclass=_OfAnEngine):
 
 
 class Engine(Framework):
-    """Tensors of somebody's own engine: micrograd's Value, or a class that
-    somebody writes to learn. Inputs are copies of the user's with other data. The engine's own walk is what is checked:
-    each gradient is a new forward, and one `backward()` from its end."""
+    """Tensors of somebody's own engine: micrograd's Value, or a class that somebody writes to learn. Inputs are copies
+    of the user's with other data. The engine's own walk is what is checked: each gradient is a new forward, and one
+    `backward()` from its end."""
 
     array = "tensor of your engine"
     kinds = (Own, np.ndarray)

@@ -75,12 +75,6 @@ class PyTorch(Framework):
     def has_gradient(self, y):
         return y.requires_grad
 
-    def constant(self, array):
-        return _tensor(array)
-
-    def host(self, x):
-        return x.detach().numpy() if isinstance(x, torch.Tensor) else np.asarray(x)
-
 
 class _Function:
     def __init__(self, call, label):

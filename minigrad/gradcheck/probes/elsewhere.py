@@ -190,9 +190,10 @@ def described(point):
     """The call of a Point as text: small inputs in full, of others the shape."""
 
     def text(x):
+        if isinstance(x, Tensor) and x.numel() > SHOWN:
+            return f"<{x.dtype} of shape {tuple(x.shape)}>"
         if isinstance(x, Tensor):
-            numbers = np.array2string(host(x), precision=4, separator=",").replace("\n", "").replace(" ", "")
-            return numbers.replace(",", ", ") if x.numel() <= SHOWN else f"<{x.dtype} of shape {tuple(x.shape)}>"
+            return "".join(np.array2string(host(x), precision=4, separator=",").split()).replace(",", ", ")
         if isinstance(x, (list, tuple)):
             return f"[{', '.join(map(text, x))}]"
         return shortened(x)
