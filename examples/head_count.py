@@ -3,8 +3,8 @@
     python examples/head_count.py [--out head_count.png] [--steps 400] [--seeds 2]
 
 All have the same number of parameters and of multiplications. What differs is how many patterns there are, and from how
-many numbers each of them is computed. Trains on little stories. On tiny Shakespeare one head is best
-after 400 steps (validation loss 2.16; four: 2.27), and two or four after 2,000 (1.80; one: 1.82).
+many numbers each of them is computed. Trains on little stories, where one head is best after 400 steps:
+0.92 nats per character; four 0.96, eight 0.99.
 """
 
 import argparse
@@ -34,13 +34,13 @@ def main(argv=None):
     parser.add_argument("--seeds", type=int, default=2, help="models for each number of heads (default: 2)")
     args = parser.parse_args(argv)
 
-    data = char_lm.read(())
+    data = char_lm.read()
     print("heads  d_k  validation loss, nats per character")
     found = []
     for heads in HEADS:
         found.append([validation_loss(heads, *data, args.steps, seed) for seed in range(args.seeds)])
-        each, mean = ", ".join(f"{loss:.3f}" for loss in found[-1]), sum(found[-1]) / args.seeds
-        print(f"{heads:5} {SIZES['n_embd'] // heads:4}  {mean:.3f} ({each})", flush=True)
+        each = ", ".join(f"{loss:.3f}" for loss in found[-1])
+        print(f"{heads:5} {SIZES['n_embd'] // heads:4}  {sum(found[-1]) / args.seeds:.3f} ({each})", flush=True)
     if args.out:
         series = {f"after {args.steps} steps": (HEADS, list(zip(*found)))}
         curves(series, args.out, "heads, at equal width", "validation loss (nats per character)", log="x")

@@ -24,7 +24,7 @@ def main(argv=None):
     parser.add_argument("--out", metavar="FILE", help="draw the losses as a PNG")
     args = parser.parse_args(argv)
 
-    vocab, train_ids, windows = char_lm.read(())
+    vocab, train_ids, windows = char_lm.read()
     batches = [(mg.tensor(x), mg.tensor(y)) for x, y in windows[:16]]
     to_rank, to_measure = batches[::2], batches[1::2]
     mg.manual_seed(0)
