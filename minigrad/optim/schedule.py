@@ -1,8 +1,9 @@
 """Learning rates as functions of the step, which a loop sets:
 
-for group in optimizer.param_groups:
-    group["lr"] = warmup_cosine(step, lr=1e-3, min_lr=1e-4, warmup=100, total=5000)
-"""
+    for group in optimizer.param_groups:
+        group["lr"] = warmup_cosine(step, lr=1e-3, min_lr=1e-4, warmup=100, total=5000)
+
+A rate of your own is a function of yours in their place."""
 
 import math
 

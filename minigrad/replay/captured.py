@@ -40,7 +40,7 @@ def capture(function: Callable[P, R]) -> "Captured[P, R]":
     """function, with its arithmetic captured once and then run in one piece: the same bits in less time.
 
     Its Python runs at every call, so whatever it reads or does (attributes, lists, iterators, random numbers, prints,
-    schedulers) happens at every call. The inside of ops, backward() and kernels does not run again: each is compared
+    rates) happens at every call. The inside of ops, backward() and kernels does not run again: each is compared
     with the one captured at this point, and computed later, together with all others. A new op, shape, number or path
     through the function is captured when it occurs, as another branch. A value that is read in between (item(),
     numpy(), `if loss > 3`) is computed when it is read.

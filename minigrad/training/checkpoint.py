@@ -33,7 +33,7 @@ PLAIN = bool, int, float, str, type(None)
 
 
 def save(obj: Any, path: FilePath) -> None:
-    """Write `obj` to the file `path`: a Tensor; a module, optimizer, scheduler or anything else with a state_dict(),
+    """Write `obj` to the file `path`: a Tensor; a module, optimizer or anything else with a state_dict(),
     which is what is written; a Generator, for its state; arrays, numbers, strings, None; and dicts, lists and tuples of
     all these.
 

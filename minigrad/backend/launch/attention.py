@@ -4,8 +4,7 @@ import functools
 from typing import NamedTuple
 
 from ..kernels import Struct, constant
-from .elementwise import BOOL
-from .launcher import broadcast_strides, check_shape, layout, real
+from .launcher import BOOL, broadcast_strides, check_shape, layout, real
 from .rules import HOST, KERNEL
 from .softmax import Softmax
 
