@@ -44,7 +44,6 @@ class Op:
     rounds_as = 0.0  # a term of this size cancels in it: its result is rounded as if it were at least this large
     primitive = False  # True: forward only calls primitives of the backend, as all ops of minigrad do
     runs_hooks = False  # True: its backward calls the user's code
-    fills_unused = True  # backward gets zeros for an unused output; False: it gets None
 
     # Set by apply(): always,
     params: dict[str, Any]

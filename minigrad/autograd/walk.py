@@ -182,7 +182,7 @@ def _step(walk: _Walk, op: Any, dys: dict[int, Any], needs: tuple[bool, ...], an
     if op.outputs is None:
         arguments: tuple[Any, ...] = (dys[0],)
     else:
-        zeros = {i: meta for i, meta in enumerate(op.outputs) if i not in dys and meta and op.fills_unused}
+        zeros = {i: meta for i, meta in enumerate(op.outputs) if i not in dys and meta}
         dys |= {i: op.wrap(op.backend.zeros(*meta), Storage(op.backend)) for i, meta in zeros.items()}
         arguments = tuple([dys.get(i) for i in range(len(op.outputs))])
     try:

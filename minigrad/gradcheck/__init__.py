@@ -3,7 +3,7 @@ differences cannot see.
 
     from minigrad.gradcheck import gradcheck
     gradcheck(fn, *inputs)                  an op, a layer, a loss: raises GradcheckError, which says what is wrong
-    gradcheck(torch_fn, (x, w))             a function of PyTorch, or of NumPy with vjp=
+    gradcheck(np.sin, x, vjp=my_vjp)        a function of NumPy arrays, and what should be its gradient
     gradgradcheck(fn, *inputs)              the same of the second derivative
     check_op(MyOp)                          an op on the cases that it declares: a list of rows
     minigrad check                          every declared op on every case of it

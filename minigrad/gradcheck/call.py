@@ -2,10 +2,8 @@
 
 import inspect
 import re
-import sys
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -14,8 +12,8 @@ from ..nn import Module
 from ..random import default_generator
 from ..replay.captured import Captured
 from ..tensor import Tensor
-from .frameworks import Adapted, Engine, Own, Pair, nothing_returned, owner_of
-from .subject import Leaf, Subject, branches, flat, host, mapped, wrapped
+from .pair import Pair, entered
+from .subject import Leaf, Subject, branches, flat, host, mapped, nothing_returned, wrapped
 
 
 class Keywords(dict):
@@ -24,47 +22,25 @@ class Keywords(dict):
 
 def prepared(fn, inputs, kwargs=None, vjp=None):
     """(fn, inputs) for subject_of and the probes: a single tuple of inputs is unpacked, keyword arguments become the
-    last input, and a function of another framework one of Tensors."""
+    last input, and a function of arrays with its vjp one of Tensors."""
     if not callable(fn):
         raise TypeError(f"gradcheck: the first argument must be a function; got {fn!r}")
     if isinstance(fn, Captured):  # a captured call leaves no graph: check the function itself
         fn = fn.function
-    framework = framework_of(fn, (inputs, kwargs), vjp)
-    inputs = unpacked(inputs, framework)
+    inputs = inputs[0] if len(inputs) == 1 and type(inputs[0]) is tuple else inputs
     if kwargs:
         inputs = (*inputs, Keywords(kwargs))
-    if framework is not None:
-        fn, inputs = framework.adapted(fn), mapped(inputs, framework.entered, of=framework.kinds)
-    return fn, inputs
-
-
-def framework_of(fn, inputs, vjp=None):
-    """The Framework whose function fn is, or None if it is one of Tensors. Raises TypeError where that is unclear."""
-    found: Any = None
-    owned = inputs, owner_of(fn)
-    if not flat(owned, of=(Tensor, Module)):
-        if hasattr(sys.modules.get("torch"), "autograd"):  # not, if it is there in part only
-            from .pytorch import framework
-
-            found = framework if flat(owned, of=framework.kinds) else None
-        if found is None and (own := flat(owned, of=Own)):
-            found = Engine(own[0])
-        if found is None and any(x.dtype.kind in "fc" for x in flat(inputs, of=np.ndarray)):
-            if vjp is None:
-                raise TypeError(
-                    "gradcheck: NumPy arrays have no gradient. Pass vjp=, a function (dy, *inputs) -> gradients; or "
-                    "minigrad's Tensors (mg.tensor(x)) or torch tensors to a function of those"
-                )
-            return Pair(vjp)
-    if vjp is not None:
-        raise TypeError("gradcheck: vjp is for functions of NumPy arrays; others have gradients of their own")
-    return found
-
-
-def unpacked(inputs, framework):
-    """All inputs, if they came as one tuple, or with PyTorch as one list."""
-    packings = (tuple,) if framework is None else framework.packings
-    return tuple(inputs[0]) if len(inputs) == 1 and type(inputs[0]) in packings else inputs
+    ours = flat((inputs, getattr(plain(fn), "__self__", plain(fn))), of=(Tensor, Module))
+    if ours or not any(x.dtype.kind in "fc" for x in flat(inputs, of=np.ndarray)):
+        if vjp is not None:
+            raise TypeError("gradcheck: vjp is for functions of NumPy arrays; others have gradients of their own")
+        return fn, inputs
+    if vjp is None:
+        raise TypeError(
+            "gradcheck: NumPy arrays have no gradient. Pass vjp=, a function (dy, *inputs) -> gradients; or Tensors "
+            "(mg.tensor(x)) to a function of those"
+        )
+    return Pair(fn, vjp), mapped(inputs, entered, of=np.ndarray)
 
 
 def called(function, inputs):
@@ -127,7 +103,7 @@ class _Call:
         """fn's outputs, with `tensors` for the chosen leaves. Other floats are cast to their dtype, on their device."""
         try:
             y = called(self.function, self.replaced(tensors))
-        except (RuntimeError, TypeError) as error:  # PyTorch raises either
+        except TypeError as error:
             about = re.search("double|float|dtype", str(error), re.IGNORECASE) and tensors[0].dtype == np.float64
             if about and any(leaf.given.dtype != np.float64 for leaf in self.chosen):
                 error.add_note(
@@ -159,10 +135,8 @@ class _Call:
 
 
 def _module_of(fn):
-    """The Module that fn is, wraps, or is a method of, or None."""
-    fn = plain(fn)
-    candidates = fn, getattr(fn, "__self__", None), fn.module if isinstance(fn, Adapted) else None
-    return next((x for x in candidates if isinstance(x, Module)), None)
+    """The Module that fn is, or is a method of, or None."""
+    return next((x for x in (plain(fn), getattr(plain(fn), "__self__", None)) if isinstance(x, Module)), None)
 
 
 def _chosen(leaves, wrt, names):
@@ -183,7 +157,7 @@ def _chosen(leaves, wrt, names):
     if not chosen:
         raise ValueError(
             "gradcheck: nothing to differentiate. Pass float Tensors, or Modules with parameters (also in lists and "
-            "dicts), or arrays of another framework; numbers are constants, and so are NumPy arrays beside Tensors"
+            "dicts), or NumPy arrays with vjp=; numbers are constants, and so are NumPy arrays beside Tensors"
         )
     return chosen
 
@@ -191,12 +165,6 @@ def _chosen(leaves, wrt, names):
 def _within(name, path):
     """Does the path name this leaf, or something that contains it? 'model.blocks' contains 'model.blocks.0.mlp'."""
     return name == path or name.startswith((path + ".", path + "["))
-
-
-def left_out_of(fn):
-    """The report's note on outputs of fn that are not checked, or ""."""
-    fn = plain(fn)
-    return fn.left_out() if isinstance(fn, Adapted) else ""
 
 
 # -- names
@@ -221,8 +189,8 @@ def label_of(fn):
     op, fn = op_of(fn), plain(fn)
     if op:
         return op.name
-    if isinstance(fn, Adapted):
-        fn = fn.source
+    if isinstance(fn, Pair):
+        fn = plain(fn.__wrapped__)
     code = getattr(fn, "__code__", None)
     name = getattr(fn, "__qualname__" if code else "__name__", None) or type(fn).__name__
     return f"lambda at {code.co_filename}:{code.co_firstlineno}" if code and "<lambda>" in name else name
@@ -232,13 +200,9 @@ def argument_names(fn, n):
     """Names for n positional inputs: fn's argument names, as far as known."""
     op = op_of(fn)
     try:
-        parameters = list(inspect.signature(op.forward if op else signed(fn)).parameters.values())[1 if op else 0 :]
+        signature = inspect.signature(op.forward if op else inspect.unwrap(fn))
+        parameters = list(signature.parameters.values())[1 if op else 0 :]
     except (TypeError, ValueError):
         parameters = []
     known = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     return [known[i] if i < len(known) else f"inputs[{i}]" for i in range(n)]
-
-
-def signed(fn):
-    """What has the signature of fn: torch's functions and modules have it elsewhere, ours where the op is written."""
-    return fn.framework.signed(fn.__wrapped__) if isinstance(fn, Adapted) else inspect.unwrap(fn)

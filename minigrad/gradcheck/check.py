@@ -9,17 +9,15 @@ from typing import Any
 import numpy as np
 
 from .budget import NO_TIME, follow, limited
-from .call import left_out_of, plain, prepared, subject_of
+from .call import prepared, subject_of
 from .compare import Comparison, check_directions, check_elements
 from .culprit import culprit, excuse
 from .differences import LEVELS
-from .frameworks import Adapted
 from .probes import PROBES, SALT, run_probes
 from .report import FAIL, WARN, GradcheckError, GradcheckReport, GradcheckWarning
 
 WHOLE, NUMBER = (int, np.integer), (int, float, np.integer, np.floating)
 FULL = 512  # most elements that get a full Jacobian in mode "auto"
-SECONDS = 30.0  # time for a function of another framework
 
 
 def gradcheck(
@@ -33,7 +31,7 @@ def gradcheck(
 
     fn          a function of Tensors that returns a Tensor, or a tuple, list, dict or dataclass of them: a loss, a
                 Module (its parameters are checked too), or an Op class. It may draw from the default generator: each
-                call sees the same numbers. Or a function of another framework, see below.
+                call sees the same numbers. Or a function of NumPy arrays, with vjp.
     inputs      Tensors, Modules (checked with respect to their parameters, in float64 for as long as it takes), and
                 tuples, lists, dicts and dataclasses of those; all else is passed on. float32 is converted: its
                 differences are too coarse. A single tuple holds all the inputs, as PyTorch has it: gradcheck(fn,
@@ -50,30 +48,21 @@ def gradcheck(
                 gradients that are small.
     eps         the first step of the differences, of which the others are fractions. Default: 2^-9, less where many
                 elements move at once, and others in doubt.
-    vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays. It returns a tuple with
-                an entry for each input, of the input's structure; None means zeros. dy is a tuple if fn has several
-                outputs.
+    vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays; it may be what another
+                framework computes. It returns a tuple with an entry for each input, of the input's structure; None
+                means zeros. dy is a tuple if fn has several outputs. Only order 1 is checked.
     kinks       where the one-sided slopes differ and the gradient lies between them: "report" makes it a KINK,
                 which passes; "error" fails.
     probes      "all", or names out of PROBES, or () for none.
     seed        the same seed gives the same directions, cotangents and probes.
-    budget      seconds that it may take. Default: 30 for a function of another framework, infinity for ours. The most
-                telling comes first: directions that move everything, then each leaf by itself, up to two thirds of the
-                time; then the probes. What there is no time for is in report.left_out and counted in the summary. One
-                direction is always compared. A difference that was found is followed to its element, for as long again.
-                mode "auto" takes a full Jacobian only if it fits.
+    budget      seconds that it may take. Default: no limit. The most telling comes first: directions that move
+                everything, then each leaf by itself, up to two thirds of the time; then the probes. What there is no
+                time for is in report.left_out and counted in the summary. One direction is always compared. A
+                difference that was found is followed to its element, for as long again. mode "auto" takes a full
+                Jacobian only if it fits.
     strict      probes try points of their own: other sizes, also 0, other numbers, other indices. If the backward
                 raises there or gives NaN although the forward runs, or if an index is invalid there, that is a WARN: it
                 passes, with a GradcheckWarning that shows the point. strict=True makes it a FAIL.
-
-    Other frameworks, which need only be installed if you use them:
-    PyTorch     fn takes torch tensors: any function, autograd.Function (the class or its apply) or nn.Module. Its
-                gradient is torch.autograd.grad's, at any order. Tensors are converted to float64 on the cpu, buffers
-                start each call anew, and every call sees the same random numbers. An output that requires no gradient,
-                where others do, is left out.
-    NumPy       fn takes NumPy arrays, and its gradient is vjp.
-    your own    fn takes objects with .data (a number or a NumPy array), .grad and .backward(), such as micrograd's
-                Value. If it returns an array, backward takes a gradient, or the class has * and sum().
 
     Raises GradcheckError (an AssertionError, with .report) if the report is false, unless raise_on_fail=False. Raises
     ValueError for options that make no sense or an fn with nothing to differentiate, TypeError if fn returns no Tensor
@@ -82,8 +71,6 @@ def gradcheck(
     __tracebackhide__ = True  # pytest shows the line that called this, and the message
     probes = _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed, budget)
     fn, inputs = prepared(fn, inputs, kwargs, vjp)
-    if budget is None and isinstance(plain(fn), Adapted):
-        budget = SECONDS
     rng = np.random.default_rng([SALT, seed])
     began, limit = time.perf_counter(), math.inf if budget is None else budget
     with limited(limit) as clock, subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):
@@ -105,8 +92,6 @@ def gradcheck(
             report.left_out["Jacobian"] = (
                 f"every {'output' if subject.size else 'input'} is empty: nothing was compared"
             )
-        if unchecked := left_out_of(fn):
-            report.left_out["other outputs"] = unchecked
         if others := comparison.forward.unchecked():
             report.left_out["gradients that are not checked"] = f"{others}: pass it as an input"
         if infinite := int(np.isinf(comparison.y).sum()):

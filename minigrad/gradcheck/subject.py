@@ -271,6 +271,15 @@ def mapped(tree, f, of=Tensor):
     return other
 
 
+def nothing_returned(y, what="Tensor"):
+    """The error message for a function that returned y, without floats, instead of a `what`."""
+    kind = f"{type(y).__name__} of {y.dtype}" if hasattr(y, "dtype") else type(y).__name__
+    return (
+        f"gradcheck: the function returned no {what} of floats, but {kind}. Nothing of it can be compared: return a "
+        f"{what}, or a tuple, list, dict or dataclass of them"
+    )
+
+
 def gradients_of(found, inputs):
     """{id(x): gradient} for the arrays x in `inputs` (args, keywords), out of what a vjp returned for them: a tuple
     with an entry for each of args, and maybe one for the keywords, of the same structure; None means zeros."""

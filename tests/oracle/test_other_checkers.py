@@ -1,6 +1,9 @@
 """Who catches which planted bug: minigrad all of them; the others what they did when they were first tried by hand."""
 
+import numpy as np
 import pytest
+
+from minigrad.gradcheck import gradcheck
 
 from .other_checkers import MUTANTS, OTHERS, outcome, table
 
@@ -49,3 +52,24 @@ def test_the_table():
     lines = list(table(["minigrad"]))
     assert len(lines) == len(MUTANTS) + 3
     assert lines[-1].startswith(f"| caught, of {len(MUTANTS)} | ")
+
+
+def test_a_function_of_pytorch_is_checked_as_a_pair(torch):
+    """As gradcheck/README.md has it."""
+
+    def tensor(array):
+        return torch.tensor(array.copy(), requires_grad=True)
+
+    def norm(x, w, b):
+        return torch.nn.functional.layer_norm(x, (4,), w, b)
+
+    def vjp(dy, *inputs, wrong=0.0):
+        xs = [tensor(x) for x in inputs]
+        return tuple(g.numpy() + wrong for g in torch.autograd.grad(norm(*xs), xs, tensor(dy)))
+
+    def values(*inputs):
+        return norm(*map(tensor, inputs)).detach().numpy()
+
+    inputs = [np.random.default_rng(i).standard_normal((3, 4)[i > 0 :]) for i in range(3)]
+    assert gradcheck(values, *inputs, vjp=vjp)
+    assert not gradcheck(values, *inputs, vjp=lambda *xs: vjp(*xs, wrong=1e-5), raise_on_fail=False)

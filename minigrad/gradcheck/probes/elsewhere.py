@@ -25,7 +25,7 @@ SHOWN = 8  # elements of an input in the text of a call: it has to fit a screen
 def check_point(p, point):
     """A Finding for the gradient at a Point: FAIL for a different slope, WARN for a missing one, PASS also for kinks
     and noise, which another point may have. None if the forward raises there or gives NaN."""
-    inputs = mapped_once(point.inputs, by_numpy) if point.far and not p.framework else point.inputs
+    inputs = mapped_once(point.inputs, by_numpy) if point.far and not p.pair else point.inputs
     with subject_of(point.fn, inputs, p.wrt) as subject:
         try:
             subject = subject.moved(point.arrays) if point.arrays else subject
@@ -46,7 +46,7 @@ def _checked(p, point, subject, run):
     try:
         gradient = run.gradient(dys) if run.roots else [np.zeros(leaf.array.shape) for leaf in subject.leaves]
     except Exception as error:  # the backward refuses this point, or is wrong
-        overflow = p.framework is not None and isinstance(error, OverflowError)  # where NumPy's numbers are infinite
+        overflow = p.pair and isinstance(error, OverflowError)  # where NumPy's numbers are infinite
         if isinstance(error, NotImplementedError) or overflow or checks_nothing(p) or point.lenient:
             return None
         return p.doubted(failure(point.name, f"the forward runs, but the backward raises {told(error)}"))

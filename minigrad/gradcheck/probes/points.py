@@ -19,8 +19,7 @@ from ...autograd import FormulaOp
 from ...backend import reference
 from ...nn import Module
 from ...tensor import Tensor, from_backend
-from ..call import Keywords, argument_names, op_of, plain, signed, subject_of
-from ..frameworks import Adapted, Engine, Pair
+from ..call import Keywords, argument_names, op_of, plain, subject_of
 from ..report import NotApplicable
 from ..subject import flat, host, joined, mapped, wrapped
 
@@ -145,18 +144,13 @@ def indices(p):
         for name, array in constants_elsewhere(a).items():
             inputs = mapped_once(p.inputs, lambda y, x=x, array=array: like(y, array) if y is x else y)
             far = beyond(a, array)
-            if not (far and unguarded(p)):
+            if not (far and checks_nothing(p)):
                 yield Point(f"indices {name}", p.fn, inputs, far or out_of_order(a, array), far=far)
 
 
 def by_numpy(x):
     """x as a Tensor of the NumPy backend."""
     return from_backend(reference.from_numpy(host(x)), reference).requires_grad_(x.requires_grad)
-
-
-def unguarded(p):
-    """May code run that reads out of bounds by a wrong index?"""
-    return checks_nothing(p) or (p.framework is not None and not isinstance(p.framework, (Pair, Engine)))
 
 
 # -- sizes
@@ -389,16 +383,16 @@ def _options(p):
     """{name: value} of what is bound by partial() or passed beside the Tensors, and of a user's function or op the
     defaults of the rest. Of a pair of functions, those that both take."""
     op, fn = op_of(p.fn), plain(p.fn)
-    bound = dict(getattr(fn.__wrapped__ if p.framework else p.fn, "keywords", {}))
+    bound = dict(getattr(fn.__wrapped__ if p.pair else p.fn, "keywords", {}))
     given = dict(zip(argument_names(p.fn, len(p.inputs)), p.inputs))
     if p.inputs and isinstance(p.inputs[-1], Keywords):
         given.popitem()
         given |= p.inputs[-1]
-    function = op.forward if op else signed(p.fn)
+    function = op.forward if op else inspect.unwrap(p.fn)
     known = {} if (is_ours(op) if op else is_theirs(plain(function))) else _defaults(function)
     known = {name: x for name, x in known.items() if name not in given}
     known |= bound | {name: x for name, x in given.items() if not flat(x, of=(Tensor, Module))}
-    return {name: x for name, x in known.items() if not p.framework or p.framework.takes(name)}
+    return {name: x for name, x in known.items() if not p.pair or p.pair.takes(name)}
 
 
 def _defaults(function):
@@ -431,7 +425,7 @@ def _others(p, name, value, n):
         a = np.asarray(value) if len({*map(np.shape, value)}) == 1 else np.empty(0)
         if a.dtype.kind == "f" or (a.dtype.kind in "iub" and not isinstance(value, tuple)):
             others = constants_elsewhere(a).values() if a.size else ()
-            others = [x for x in others if not (beyond(a, x) and unguarded(p))]
+            others = [x for x in others if not (beyond(a, x) and checks_nothing(p))]
             return others if a is value else [type(value)(x.tolist()) for x in others]
     if isinstance(value, bool):
         return [not value]
@@ -441,7 +435,7 @@ def _others(p, name, value, n):
             return [(d,) for d in every] + [tuple(range(n))] + ([] if unsafe else [(0, -1)])
         return [d for d in every if d != value] if isinstance(value, int) or value is None else []
     if value is None:  # a scale, say, whose default is a number of the function's own
-        return [0.5, 2] if user_ops(p) or p.framework else []
+        return [0.5, 2] if user_ops(p) or p.pair else []
     if unsafe and not isinstance(value, (float, str)):  # a size or a shape has to fit the inputs
         return []
     if isinstance(value, int):
@@ -492,16 +486,14 @@ def functions(p):
     methods = ("forward", "backward")
     waiting: list = [getattr(type(op), name) for op, _ in user_ops(p) for name in methods]
     fn = plain(p.fn)
-    if isinstance(fn, Adapted):
-        waiting += [plain(signed(fn)), fn.framework.vjp if isinstance(fn.framework, Pair) else None, fn.source]
+    if p.pair:
+        waiting += [plain(inspect.unwrap(fn)), p.pair.vjp]
     elif op_of(p.fn) is None:
         waiting.append(fn)
     found: dict = {}
     while waiting and len(found) < MOST_FUNCTIONS:
         f = waiting.pop()
         f = getattr(f, "__func__", f)
-        if isinstance(f, type) and all(hasattr(f, name) for name in methods):  # PyTorch's Function
-            waiting += [getattr(f, name) for name in methods]
         if isinstance(f, types.FunctionType) and f.__code__ not in found and not is_theirs(f):
             found[f.__code__] = f
             held = inspect.getclosurevars(f)
@@ -553,7 +545,8 @@ def held_sizes(p):
     for f in functions(p):
         variables = inspect.getclosurevars(f)
         held += [variables.nonlocals, variables.globals, f.__defaults__, f.__kwdefaults__, f.__code__.co_consts]
-    owners = [getattr(plain(p.fn), "__self__", None), getattr(getattr(plain(p.fn), "source", None), "__self__", None)]
+    fn = plain(p.fn)
+    owners = [getattr(f, "__self__", None) for f in (fn, getattr(fn, "__wrapped__", None))]
     held += [vars(x) for x in owners if hasattr(x, "__dict__") and not isinstance(x, type)]
     sizes: set = set()
     while held:

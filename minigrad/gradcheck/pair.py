@@ -1,0 +1,85 @@
+"""A pair of functions of NumPy arrays, f(*inputs) and vjp(dy, *inputs), as one function of Tensors: whatever computes
+a gradient, in any framework, is checked as such a pair."""
+
+import inspect
+from typing import Any
+
+import numpy as np
+
+from ..autograd import Op, is_grad_enabled
+from ..tensor import from_numpy
+from .subject import flat, gradients_of, host, mapped, nothing_returned
+
+
+class Pair:
+    """fn, a function of arrays, whose gradient is what vjp returns, as a function of Tensors."""
+
+    def __init__(self, fn, vjp):
+        self.__wrapped__, self.vjp = fn, vjp
+        self.label = getattr(fn, "__name__", type(fn).__name__)
+
+    def __call__(self, *args, **keywords):
+        tree = args, keywords
+        tensors = list({id(x): x for x in flat(tree)}.values())  # fn(x, x) gets one array twice
+        return Paired.apply(*tensors, call=_Call(self, tree, tensors))
+
+    def takes(self, name):
+        """Does vjp have an option of this name too?"""
+        return any(name == q.name or q.kind is q.VAR_KEYWORD for q in inspect.signature(self.vjp).parameters.values())
+
+
+def entered(x):
+    """A Tensor in the memory of the array x; x itself if its dtype makes it a constant."""
+    if x.dtype.kind == "c":
+        raise TypeError("gradcheck: complex inputs are not checked; pass real and imaginary part instead")
+    if x.dtype.kind == "f":
+        return from_numpy(x if x.dtype.itemsize <= 8 else x.astype(np.float64))
+    return from_numpy(x) if x.dtype in (np.int64, np.int32, np.bool_) else x
+
+
+class _Call:
+    """One call of a Pair, to be repeated with other arrays for its Tensors."""
+
+    def __init__(self, pair, tree, tensors):
+        self.pair, self.tree, self.tensors = pair, tree, tensors
+
+    def inputs(self, arrays):
+        """(args, keywords) as the user's functions take them."""
+        at = {id(x): array for x, array in zip(self.tensors, arrays)}
+        return mapped(self.tree, lambda x: at[id(x)])
+
+    def outputs(self, arrays):
+        """The float arrays that fn returns."""
+        args, keywords = self.inputs(arrays)
+        y = self.pair.__wrapped__(*args, **keywords)
+        found = [np.require(x, requirements="W") for x in flat(y, of=(np.ndarray, np.floating, float))]  # JAX's are not
+        floats = tuple(x for x in found if x.dtype.kind == "f")
+        if not floats:
+            raise TypeError(nothing_returned(y, "NumPy array"))
+        return floats
+
+    def gradients(self, dys, arrays):
+        """What vjp returns, for each of the arrays."""
+        args, keywords = self.inputs(arrays)
+        found = gradients_of(self.pair.vjp(dys[0] if len(dys) == 1 else dys, *args, **keywords), (args, keywords))
+        return [np.require(found.get(id(a), np.zeros_like(a)), a.dtype, "W") for a in arrays]
+
+
+class Paired(Op, abstract=True):
+    """ys = fn(*arrays) of a call, whose backward is the call's vjp."""
+
+    call: Any
+
+    def forward(self, *arrays, call):
+        self.name = call.pair.label
+        self.save_inputs(*arrays)
+        return call.outputs(arrays)
+
+    def backward(self, *dys):
+        if is_grad_enabled():
+            raise TypeError("gradcheck: a vjp of NumPy arrays has no derivative, so it is checked at order 1 only")
+        found = self.call.gradients(tuple(map(host, dys)), [host(x) for x in self.saved_inputs()])
+        return tuple(from_numpy(g) if needed else None for g, needed in zip(found, self.needs))
+
+
+Paired.primitive = False  # it runs anyone's code
