@@ -2,8 +2,8 @@
 
     python examples/induction_heads.py              about five seconds
     python examples/induction_heads.py --controls   also two trainings in which no induction can, or need, appear
-    python examples/induction_heads.py --out runs   also writes runs/induction.html, to scrub through the training and
-                                                    its flow of gradients; the flow when it pulled most; and curves
+    python examples/induction_heads.py --out runs   also writes runs/induction.html, the heads and their gradients; the
+                                                    flow when it pulled most; and curves
 
 Each sequence is random tokens that repeat, with a period from 5 to 15 that differs from sequence to sequence. To
 predict the next token, a head has to find where the current token stood before, and copy what followed it there. That
@@ -133,12 +133,8 @@ def main(argv=None):
         args.out.mkdir(parents=True, exist_ok=True)
 
     model, steps, scores, flows = new_model(args.seed), [], {"previous": [], "induction": []}, []
-    tokens = study.repeated_tokens([9, UNSEEN], V, T + 1, mg.Generator(args.seed))
-    record = study.Recorder(model, probe=(tokens[:, :-1], tokens[:, 1:]), flow=True) if args.out else None
 
     def watch(step, loss):
-        if record:
-            record(step, loss)
         if step % EVERY == 0:
             table = study.head_scores(model, list(scores), [UNSEEN])
             steps.append(step)
@@ -163,13 +159,13 @@ def main(argv=None):
     if args.controls:
         report("one layer", train(new_model(args.seed, n_layer=1), args.seed, steps=args.steps), 9)
         report("one period", train(new_model(args.seed), args.seed, (12, 12), args.steps), 12)
-    if record:
-        print("wrote", record.to_html(args.out / "induction.html", title="Induction heads appear"))
+    if args.out:
+        with study.trace_heads(model) as trace:
+            model(*batches(9, n=2)[0])[1].backward()
+        print("wrote", trace.to_html(args.out / "induction.html", flow=study.flow(model, *batches(9, n=2))))
         series = {kind: (steps, found) for kind, found in scores.items()}
         curves(series, args.out / "induction.png", "step", f"score on period {UNSEEN}")
-        of_readers = {READERS[p]: (steps, edges) for p, edges in pulls(flows, head).items()}
-        curves(of_readers, args.out / "why.png", "step", "edges of the previous-token head (nats per token)")
-        wrote = [args.out / "induction.png", args.out / "why.png"]
+        wrote = [args.out / "induction.png"]
         if flows:
             wrote += flows[strongest(flows, head)[1]][1].graph(least=0.08).save(args.out / "induction_flow.svg")
         print("wrote", *wrote)

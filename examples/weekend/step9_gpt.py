@@ -79,7 +79,6 @@ def loss_of(p, idx, y, n_layer, nh, seen=None):
 
 
 if __name__ == "__main__":
-    from minigrad import study
     from minigrad.viz import heads_grid
 
     rng = np.random.default_rng(1)
@@ -88,8 +87,6 @@ if __name__ == "__main__":
     loss = loss_of(p, ids[:, :-1], ids[:, 1:], 2, 4, seen)
     loss.backward()
     print(f"loss {loss.data:.3f}, with {sum(w.data.size for w in p.values()):,} weights")
-    trace = study.trace_of(seen, tokens=ids[:, :-1])
-    print("wrote", trace.to_html("gpt.html", title="My heads", vocab="abcdefghi"))
     shown = {}
     for i in range(2):
         layer = seen[f"blocks.{i}.attn"]

@@ -13,7 +13,7 @@
     study.token_gradients                           what each token teaches a head's weights
     study.head_scores(model)                        previous, duplicate, induction, copying
     study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
-    study.ablate_heads, Recorder, designed_head
+    study.ablate_heads, designed_head
 
 `minigrad report`, flow, ledger and others do most of this for a character model's checkpoint, which
 runs.load_char_model of minigrad.training loads in Python. README.md in this folder has a reading order.
@@ -33,8 +33,6 @@ from .cut import cut_gradient
 from .importance import (
     METHODS, ablate_heads, grouped, head_importance, losses_without, mean_loss, ranked,
 )  # fmt: skip
-from .recorder import Recorder
-from .report import LayerView
 
 __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "STATS",
@@ -42,5 +40,5 @@ __all__ = [
     "IdentityReport", "Ledger", "ledger", "head_scores", "repeated_tokens", "AttentionOnly", "designed_head",
     "TokenGradients", "token_gradients", "Node", "Edges", "Flow",
     "flow", "METHODS", "ablate_heads", "grouped", "head_importance", "losses_without", "mean_loss",
-    "ranked", "cut_gradient", "Recorder", "LayerView",
+    "ranked", "cut_gradient",
 ]  # fmt: skip

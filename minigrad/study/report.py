@@ -1,12 +1,12 @@
-"""Attention heads as one HTML file: the text, each head's pattern beside its gradient, where the gradients come from,
-and how training changed all of it.
+"""Attention heads as one HTML file: the text, each head's pattern beside its gradient, and where the gradients come
+from.
 
 The file needs no network: script, style and numbers are all in it, and it opens from a disk. Names, titles and tokens
 come from models and corpora and are not trusted. They are escaped here, the page's script inserts them as text only,
 and the page's policy lets no other script run.
 
-What the page shows is one dict, written as JSON, and the arrays of each snapshot: float32, one after the other,
-deflated and in base64, so that the page need not unpack what is not looked at. page/numbers.js reads them."""
+What the page shows is one dict, written as JSON, and its arrays: float32, one after the other, deflated and in base64.
+page/numbers.js reads them."""
 
 import base64
 import hashlib
@@ -26,10 +26,9 @@ from .flow_picture import rows_of
 from .stats import STATS
 
 PAGE = Path(__file__).parent / "page"
-SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "training.js", "state.js"
+SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "state.js"
 LIMIT = 30_000_000  # bytes of a whole file: a larger one is slow to open on a phone
 EDGES = 12  # most edges that are shown to a node, and from a node: the largest
-POINTS = 3000  # most points of a loss curve that are shown
 
 
 @dataclass(eq=False)
@@ -56,68 +55,56 @@ class LayerView:
         return {"pattern": self.pattern, **{label: np.where(seen, x, 0) for label, x in self.gradients.items()}}
 
 
-def write(path, snapshots, **options):
+def write(path, views, **options):
     """Write the page to `path`, whole or not at all, and make the folders it needs. Returns the Path. See `page`."""
     path = Path(path)
-    data = page(snapshots, **options).encode()
+    data = page(views, **options).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, data)
     return path
 
 
 def page(
-    snapshots, *, title, tokens=None, losses=None, flows=None, meanings=None, matters=None,
-    of="the loss", limit=LIMIT,
+    views, *, title, tokens=None, flow=None, meanings=None, matters=None, of="the loss", limit=LIMIT,
 ):  # fmt: skip
     """The HTML as a string.
 
-    snapshots: list of (step or None, {layer path: LayerView}), with the same layers and shapes in each.
+    views: {layer path: LayerView}.
     tokens: the text along the axes: B lists of T strings, or {layer path: (B lists of T queries, B lists of S keys)}.
         Without tokens, and for layers that are not named, the axes show positions.
-    losses: (steps, values), the training curve; NaN and infinity are gaps in it.
-    flows: for each snapshot a study.Flow, or None.
+    flow: a study.Flow, or None.
     meanings: {name of a statistic: what it means}, beside those of STATS. matters: the statistic whose largest size
         tells on which head the page opens (None: gate_grad, if there is one).
     of: what is differentiated, in words.
     limit: bytes that the file may have.
     Raises ValueError for what does not fit together, and for a page over the limit."""
-    if not snapshots or not snapshots[0][1]:
+    if not views:
         raise ValueError("no layers to show")
-    first, pool = snapshots[0][1], []
-    forms = [[_form(path, view) for path, view in views.items()] for _, views in snapshots]
-    if different := [step for (step, _), form in zip(snapshots, forms) if form != forms[0]]:
-        raise ValueError(f"the layers at step {different[0]} have other names, heads or shapes than in the first")
-    if isinstance(tokens, dict) and not tokens.keys() <= first.keys():
-        raise ValueError(f"tokens are given for {sorted(tokens.keys() - first.keys())}, but layers are {list(first)}")
-    stats = _stats([list(views.values()) for _, views in snapshots])
+    forms, pool = [_form(path, view) for path, view in views.items()], []
+    if isinstance(tokens, dict) and not tokens.keys() <= views.keys():
+        raise ValueError(f"tokens are given for {sorted(tokens.keys() - views.keys())}, but layers are {list(views)}")
+    stats = _stats(views.values())
     data = {
-        "sequences": len(next(iter(first.values())).pattern),
-        "steps": [None if step is None else int(step) for step, _ in snapshots],
-        "layers": [form | {"tokens": _labels(tokens, form, pool)} for form in forms[0]],
+        "sequences": len(next(iter(views.values())).pattern),
+        "layers": [form | {"tokens": _labels(tokens, form, pool)} for form in forms],
         "tokens": [[[visible(t) for t in sequence] for sequence in lists] for lists in pool],
         "stats": stats,
         "meanings": {name: str(STATS[name]) for name in stats if name in STATS} | (meanings or {}),
         "matters": matters or ("gate_grad" if "gate_grad" in stats else None),
         "of": printable(str(of)),
-        "losses": None if losses is None else _thinned(*losses),
-        "flow": None if flows is None else _flow_data(flows, first),
+        "flow": None if flow is None else _flow_data(flow, views),
     }
-    size, chunks = 0, []
-    for _, views in snapshots:
-        chunks.append(_packed([x for view in views.values() for x in (*view.maps.values(), *view.by_token.values())]))
-        size += len(chunks[-1])
-        if size > limit:
-            break
-    text = "" if size > limit else _filled(title, data, chunks)
+    packed = _packed([x for view in views.values() for x in (*view.maps.values(), *view.by_token.values())])
+    text = "" if len(packed) > limit else _filled(title, data, packed)
     if not text or len(text.encode()) > limit:
         raise ValueError(
-            f"the report would be larger than its limit of {limit / 1e6:.3g} MB: give fewer layers, heads, sequences "
-            "or snapshots, shorter text, or a larger limit"
+            f"the report would be larger than its limit of {limit / 1e6:.3g} MB: give fewer layers, heads or "
+            "sequences, shorter text, or a larger limit"
         )
     return text
 
 
-def _filled(title, data, chunks):
+def _filled(title, data, packed):
     """The template with everything in its place."""
     # Keys may be hostile text too. An escaped < can neither end a script element nor open a comment.
     text = json.dumps(data, allow_nan=False)
@@ -131,7 +118,7 @@ def _filled(title, data, chunks):
         "STYLE": style,
         "HASH": base64.b64encode(hashlib.sha256(f"\n{script}".encode()).digest()).decode(),
         "DATA": text,
-        "NUMBERS": "".join(f'<script type="text/plain">{chunk}</script>' for chunk in chunks),
+        "NUMBERS": packed,
         "SCRIPT": script,
     }
     # One pass over the template: a title that looks like a placeholder is not replaced.
@@ -188,27 +175,12 @@ def _labels(tokens, form, pool):
     return places
 
 
-def _stats(frames):
-    """{name: [snapshot][layer][head]}, nan where a layer lacks the statistic."""
-    names = dict.fromkeys(name for views in frames for view in views for name in view.stats)
+def _stats(views):
+    """{name: [layer][head]}, nan where a layer lacks the statistic."""
+    names = dict.fromkeys(name for view in views for name in view.stats)
     return {
-        str(name): [
-            [_numbers(view.stats.get(name, [math.nan] * len(view.heads))) for view in views] for views in frames
-        ]
-        for name in names
+        str(name): [_numbers(view.stats.get(name, [math.nan] * len(view.heads))) for view in views] for name in names
     }
-
-
-def _thinned(steps, values):
-    """[steps, values] of a curve, of a long one POINTS of them and its extremes."""
-    steps, values = np.asarray(steps, np.float64), np.asarray(values, np.float64)
-    if len(values) > POINTS:
-        some = np.linspace(0, len(values) - 1, POINTS).astype(int)
-        finite = np.where(np.isfinite(values), values, np.nan)
-        extremes = [] if np.isnan(finite).all() else [np.nanargmin(finite), np.nanargmax(finite)]
-        keep = np.unique([*some, *extremes])
-        steps, values = steps[keep], values[keep]
-    return [steps.tolist(), _numbers(values)]
 
 
 def _numbers(values):
@@ -217,28 +189,18 @@ def _numbers(values):
     return [words.get(str(v), v) for v in np.asarray(values, np.float64).tolist()]
 
 
-def _flow_data(flows, first):
-    """The flows of all snapshots, which may be None.
-
-    nodes: [name, number of the layer, place of the head], -1 for what is no head of the report. method: what edges are.
-    rows: lists of nodes, by their numbers. edges: [snapshot][source, target, input, edge, the same to first order], the
+def _flow_data(flow, views):
+    """nodes: [name, number of the layer, place of the head], -1 for what is no head of the report. method: what edges
+    are. rows: lists of nodes, by their numbers. edges: [source, target, input, edge, the same to first order], the
     largest of each node."""
-    given = next((flow for flow in flows if flow is not None), None)
-    if given is None:
-        return None
-    rows = rows_of(given)
+    rows = rows_of(flow)
     number = {node: i for i, node in enumerate(node for row in rows for node in row)}
-    for flow in flows:
-        if flow is not None and {*flow.sources, *(v for v, _ in flow.inputs)} != number.keys():
-            raise ValueError("the flows of the snapshots are of different models")
-        if flow is not None and flow.method != given.method:
-            raise ValueError(f"the flows of the snapshots are by {given.method} and by {flow.method}")
-    place = {(path, head): (i, j) for i, (path, view) in enumerate(first.items()) for j, head in enumerate(view.heads)}
+    place = {(path, head): (i, j) for i, (path, view) in enumerate(views.items()) for j, head in enumerate(view.heads)}
     return {
-        "method": given.method,
+        "method": flow.method,
         "nodes": [[str(node), *place.get((node.path, node.head), (-1, -1))] for node in number],
         "rows": [[number[node] for node in row] for row in rows],
-        "edges": [[] if flow is None else _largest(flow, number) for flow in flows],
+        "edges": _largest(flow, number),
     }
 
 

@@ -200,10 +200,10 @@ class HeadTrace:
             table[name] = {p: np.asarray(column[p])[list(self._heads[p])] for p in self if p in column}
         return report.write(
             path,
-            [(None, {p: self[p].view(table) for p in self})],
+            {p: self[p].view(table) for p in self},
             title=title,
             tokens=self.labels(tokens, vocab),
-            flows=None if flow is None else [flow],
+            flow=flow,
             meanings=dict.fromkeys(importance or {}, f"how much the head matters to {of}"),
             matters=next(iter(importance or {}), None),
             of=of,

@@ -214,34 +214,6 @@ def test_names_and_errors():
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1].detach())
 
 
-def test_a_recorder_keeps_flows_and_gives_series():
-    model, batch = gpt(dtype=mg.float32), tokens()
-    record = study.Recorder(model, batch, every=2, flow=True)
-    before = study.flow(model, batch)
-    optimizer = mg.optim.SGD(model.parameters(), lr=0.5)
-    for step in range(1, 5):
-        optimizer.zero_grad()
-        loss = model(*batch)[1]
-        loss.backward()
-        optimizer.step()
-        record(step, loss)
-    assert [step for step, _ in record.flows] == [0, 2, 4]
-    steps, edges = record.edges(("blocks.0.attn", 0), ("blocks.1.attn", 1))
-    assert steps == [0, 2, 4] and set(edges) == {"q", "k", "v"} and edges["k"].shape == (3,)
-    assert edges["v"][0] == before.edge(("blocks.0.attn", 0), ("blocks.1.attn", 1))["v"] != edges["v"][1]
-    steps, entropy = record.series("entropy")
-    assert steps == [0, 2, 4] and entropy["blocks.1.attn"].shape == (3, 4)
-    with study.trace_heads(model) as trace:
-        model(*batch)
-    np.testing.assert_allclose(entropy["blocks.1.attn"][-1], trace.table(["entropy"])["entropy"]["blocks.1.attn"])
-    with pytest.raises(KeyError, match="there is no statistic 'entropie'; did you mean entropy"):
-        record.series("entropie")
-    with pytest.raises(ValueError, match="flow=True"):
-        study.Recorder(model, batch).edges("tokens", "logits")
-    with pytest.raises(ValueError, match="needs a probe with a loss"):
-        study.Recorder(model, batch[0], flow=True)
-
-
 def test_a_loss_that_reads_the_stream_before_its_end_is_refused():
     model, batch, seen = gpt(), tokens(), []
     model.blocks[0].register_forward_hook(lambda module, args, output: seen.append(output))

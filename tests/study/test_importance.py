@@ -1,11 +1,10 @@
-"""Importance of heads, taking them away, removing them for good, and watching them over a training."""
+"""Importance of heads, and taking them away."""
 
 import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn, optim, study
-from minigrad.nn import functional as F
+from minigrad import nn, study
 
 V, T, B = 11, 6, 4
 PATHS = "blocks.0.attn", "blocks.1.attn"
@@ -150,46 +149,3 @@ def test_losses_without_the_first_of_an_order_of_heads():
     with study.ablate_heads(model, {PATHS[0]: [3, 1], PATHS[1]: [0]}):
         assert losses[3] == study.mean_loss(model, batches)
     assert losses[1] == pytest.approx(loss_without(model, batches, *order[0]), rel=1e-12)
-
-
-# ------------------------------------------------------------------------------------------------------------- recorder
-
-
-def train(recorded, dropout=0.2):
-    model, (x, y) = gpt(dropout=dropout), batch()
-    mg.manual_seed(4)
-    optimizer = optim.AdamW(model.parameters(), lr=1e-2)
-    record = study.Recorder(model, (x, y), every=3) if recorded else None
-    for step in range(1, 8):
-        _, loss = model(x, y)
-        optimizer.zero_grad()
-        loss.backward()
-        if recorded:
-            record(step, loss)
-        optimizer.step()
-    return model, record
-
-
-def test_the_recorder_writes_a_page(tmp_path):
-    _, record = train(True)
-    path = record.to_html(tmp_path / "runs" / "training.html", title="a <training>")
-    text = path.read_text(encoding="utf-8")
-    assert "a &lt;training&gt;" in text and "a <training>" not in text and "http:" not in text
-    with pytest.raises(ValueError, match="limit"):
-        record.to_html(tmp_path / "large.html", limit=1000)
-    with pytest.raises(ValueError, match="every must be at least 1"):
-        study.Recorder(gpt(), batch(), every=0)
-
-
-def test_a_probe_without_targets_has_no_gradients(tmp_path):
-    class Reader(nn.Module):
-        def __init__(self):
-            self.wte, self.attn = nn.Embedding(V, 8), nn.MultiheadAttention(8, 2, batch_first=True)
-
-        def forward(self, idx):
-            return F.softmax(self.attn(self.wte(idx), is_causal=True)[0], dim=-1)
-
-    record = study.Recorder(Reader(), batch()[0], start=50)
-    assert record.snapshots[0][0] == 50
-    assert record.snapshots[0][1]["attn"].gradients == {}
-    assert record.to_html(tmp_path / "training.html").exists()

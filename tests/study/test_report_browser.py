@@ -11,17 +11,16 @@ from .conftest import settle
 
 pytestmark = [pytest.mark.browser, pytest.mark.needs("chromium")]
 
-STEPS = [0, 40, 100]
 PATHS = ["blocks.0.attn", "blocks.1.attn"]
 HEADS = [[0, 1, 2, 3], [0, 2]]
 TOKENS = [[" a", "\n", "ccc", "", "x" * 60, "\x00", "g", "h"], list("stuvwxyz")]
 HOSTILE = "</script><img src=x onerror=window.hurt=1><!--DATA-->"
 
 
-def layers(step, t=8):
+def layers(t=8):
     result = {}
     for place, (path, heads) in enumerate(zip(PATHS, HEADS)):
-        rng = np.random.default_rng(step + place)
+        rng = np.random.default_rng(place)
         size = (2, len(heads), t, t)
         pattern = rng.dirichlet(np.ones(t), size[:-1])
         gradients = {"dP": rng.normal(size=size) * 1e-8, "dS": rng.normal(size=size)} if place == 0 else {}
@@ -31,13 +30,12 @@ def layers(step, t=8):
     return result
 
 
-SNAPSHOTS = [(step, layers(step)) for step in STEPS]
+VIEWS = layers()
 
 
 @pytest.fixture(scope="module")
-def training(tmp_path_factory):
-    losses = (range(120), [np.nan if i == 50 else np.inf if i == 60 else 3 / (i + 1) for i in range(120)])
-    return write(tmp_path_factory.mktemp("r") / "training.html", SNAPSHOTS, title="T", tokens=TOKENS, losses=losses)
+def heads(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("r") / "heads.html", VIEWS, title="T", tokens=TOKENS)
 
 
 def shown(page):
@@ -47,8 +45,8 @@ def shown(page):
     return {name: float(value) for name, value in (text.split() for text in words)}
 
 
-def check_readout(page, layer, head, q, k, sequence=0, snapshot=2):
-    view = SNAPSHOTS[snapshot][1][PATHS[layer]]
+def check_readout(page, layer, head, q, k, sequence=0):
+    view = VIEWS[PATHS[layer]]
     h = HEADS[layer].index(head)
     right = {kind: x[sequence, h, q, k] for kind, x in {"pattern": view.pattern, **view.gradients}.items()}
     assert shown(page) == pytest.approx(right, rel=1e-3)
@@ -65,8 +63,8 @@ def name(page):
 
 
 @pytest.mark.parametrize("ratio", [1, 2, 1.5])
-def test_hover_reads_the_right_numbers(open_page, training, ratio):
-    page = open_page(training, device_scale_factor=ratio)
+def test_hover_reads_the_right_numbers(open_page, heads, ratio):
+    page = open_page(heads, device_scale_factor=ratio)
     for kind in ("pattern", "gradient"):
         for q, k in [(0, 0), (7, 0), (0, 7), (3, 5)]:
             hover(page, kind, q, k)
@@ -82,7 +80,7 @@ def test_cells_are_drawn_where_they_are_read(open_page, tmp_path):
     pattern, gradient = np.full((1, 1, 7, 5), 1e-12), np.zeros((1, 1, 7, 5))
     pattern[0, 0, 2, 4] = 1.0
     gradient[0, 0, 6, 1], gradient[0, 0, 0, 3] = 1e-9, -1e-9
-    path = write(tmp_path / "a.html", [(None, {"a": LayerView([0], pattern, {"dP": gradient})})], title="")
+    path = write(tmp_path / "a.html", {"a": LayerView([0], pattern, {"dP": gradient})}, title="")
     for ratio in (1, 1.25, 2):
         page = open_page(path, device_scale_factor=ratio)
         read = """name => {
@@ -102,8 +100,8 @@ def test_cells_are_drawn_where_they_are_read(open_page, tmp_path):
         assert marked[6, 1][0] > marked[6, 1][2] and marked[0, 3][0] < marked[0, 3][2]  # brown is up, green is down
 
 
-def test_heads_flip_by_key_thumbnail_button_and_bar(open_page, training):
-    page = open_page(training)
+def test_heads_flip_by_key_thumbnail_button_and_bar(open_page, heads):
+    page = open_page(heads)
     hover(page, "pattern", 3, 5)
     press = page.keyboard.press
     for key, layer, head in [
@@ -121,7 +119,7 @@ def test_heads_flip_by_key_thumbnail_button_and_bar(open_page, training):
     page.get_by_label("previous head").click()
     assert name(page) == "blocks.0.attn · head 1" and page.locator("#gradient .none").is_hidden()
     bar = page.locator("#stats figure").nth(1).locator("button").nth(4)
-    value = SNAPSHOTS[2][1][PATHS[1]].stats["importance"][0]
+    value = VIEWS[PATHS[1]].stats["importance"][0]
     assert float(bar.get_attribute("title").split()[-1]) == pytest.approx(value, rel=1e-3)
     bar.click(position={"x": 3, "y": 3})  # all its column, however low the bar is
     assert name(page) == "blocks.1.attn · head 0"
@@ -129,10 +127,10 @@ def test_heads_flip_by_key_thumbnail_button_and_bar(open_page, training):
     assert page.locator("#stats [aria-current=true]").count() == 2
 
 
-def test_which_gradient_and_which_shading(open_page, training):
-    page = open_page(training)
+def test_which_gradient_and_which_shading(open_page, heads):
+    page = open_page(heads)
     legend = page.locator("#gradient .legend small").last
-    top = {kind: np.abs(x[0, 0]).max() for kind, x in SNAPSHOTS[2][1][PATHS[0]].gradients.items()}
+    top = {kind: np.abs(x[0, 0]).max() for kind, x in VIEWS[PATHS[0]].gradients.items()}
     for kind in ("dS", "dP"):
         page.get_by_role("button", name=kind, exact=True).click()
         assert page.locator("#gradient figcaption").inner_text().startswith("gradient " + kind)
@@ -143,8 +141,8 @@ def test_which_gradient_and_which_shading(open_page, training):
     assert page.locator("#pattern-map").screenshot() != before
 
 
-def test_pin_and_unpin(open_page, training):
-    page = open_page(training)
+def test_pin_and_unpin(open_page, heads):
+    page = open_page(heads)
     assert page.locator("#pinned").is_hidden()
     hover(page, "gradient", 4, 2)
     page.mouse.click(*page.evaluate("heads.cell('gradient', 4, 2)"))
@@ -152,7 +150,7 @@ def test_pin_and_unpin(open_page, training):
     assert lines.count() == 2 and "(4)" in page.locator("#pinned").inner_text()
     chips = lines.nth(0).locator("span")
     assert chips.all_inner_texts()[:4] == ["␣a", "⏎", "ccc", "∅"] and chips.nth(5).inner_text() == r"\x00"
-    view = SNAPSHOTS[2][1][PATHS[0]]
+    view = VIEWS[PATHS[0]]
     for line, x in enumerate([view.pattern, view.gradients["dP"]]):
         values = [float(c.get_attribute("title").split()[-1]) for c in lines.nth(line).locator("span").all()]
         np.testing.assert_allclose(values, x[0, 0, 4], rtol=1e-3)
@@ -162,8 +160,8 @@ def test_pin_and_unpin(open_page, training):
     assert page.locator("#pinned").is_hidden()
 
 
-def test_keys_on_a_map(open_page, training):
-    page = open_page(training)
+def test_keys_on_a_map(open_page, heads):
+    page = open_page(heads)
     page.locator("#pattern-map").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp"):
         page.keyboard.press(key)
@@ -175,54 +173,31 @@ def test_keys_on_a_map(open_page, training):
     assert page.evaluate("heads.state().pin") is None
 
 
-def test_scrubbing(open_page, training):
-    page = open_page(training)
-    hover(page, "pattern", 6, 3)
-
-    def check(snapshot):
-        assert page.locator("#step").inner_text() == f"step {STEPS[snapshot]}"
-        check_readout(page, 0, 0, 6, 3, snapshot=snapshot)
-        bar = page.locator("#stats figure").first.locator("button").first.get_attribute("title")
-        entropy = SNAPSHOTS[snapshot][1][PATHS[0]].stats["entropy"][0]
-        assert float(bar.split()[-1]) == pytest.approx(entropy, rel=1e-3)
-
-    check(2)
-    for key, snapshot in [("[", 1), (",", 0), ("[", 0), ("]", 1), (".", 2), ("]", 2)]:
-        page.keyboard.press(key)
-        check(snapshot)
-    page.locator("#scrubber").fill("1")
-    check(1)
-    page.locator("#scrubber").focus()
-    page.keyboard.press("ArrowLeft")  # the slider's own
-    check(0)
-
-
-def test_sequences_and_reload(open_page, training):
-    page = open_page(training)
+def test_sequences_and_reload(open_page, heads):
+    page = open_page(heads)
     page.locator("#sequence").select_option("1")
     page.locator("#thumbs button").nth(2).click()
-    page.keyboard.press("[")
     for _ in range(2):
         hover(page, "pattern", 2, 5)
-        check_readout(page, 0, 2, 2, 5, sequence=1, snapshot=1)
+        check_readout(page, 0, 2, 2, 5, sequence=1)
         assert re.sub(r"\s+", " ", page.locator("#readout").inner_text()).startswith("query u (2) → key x (5)")
-        page.wait_for_function("location.hash.endsWith('head=2&sequence=1&snapshot=1')")
+        page.wait_for_function("location.hash.endsWith('head=2&sequence=1')")
         page.reload()
-    wanted = "location.hash = '#layer=blocks.1.attn&head=2&sequence=9&snapshot=x'"  # followed as far as it is right
+    wanted = "location.hash = '#layer=blocks.1.attn&head=2&sequence=9'"  # followed as far as it is right
     saving = "history.replaceState(null, '', '#')"  # as when the page saves its own address just before the event
     page.evaluate(f"() => {{ {wanted}; {saving}; }}")
     page.locator("#name", has_text="blocks.1.attn · head 2").wait_for()
-    assert page.evaluate("[heads.state().sequence, heads.state().snapshot]") == [1, 1]
-    assert name(open_page(training)) == "blocks.0.attn · head 0"
+    assert page.evaluate("heads.state().sequence") == 1
+    assert name(open_page(heads)) == "blocks.0.attn · head 0"
 
 
 def test_hostile_text_is_only_text(open_page, tmp_path):
     tokens = [[HOSTILE, "<b>", "&amp;", '"', "'", "\u2028", "${1}", "\u202e"]] * 2
-    views = {HOSTILE + str(i): view for i, view in enumerate(layers(0).values())}
+    views = {HOSTILE + str(i): view for i, view in enumerate(layers().values())}
     for view in views.values():
         view.stats = {HOSTILE: np.ones(len(view.heads))}
         view.gradients = {HOSTILE: view.pattern}
-    page = open_page(write(tmp_path / "a.html", [(0, views)], title=HOSTILE, tokens=tokens))
+    page = open_page(write(tmp_path / "a.html", views, title=HOSTILE, tokens=tokens))
     assert page.locator("h1").inner_text() == page.title() == HOSTILE
     assert name(page) == HOSTILE + "0 · head 0"
     hover(page, "pattern", 0, 1)
@@ -230,7 +205,7 @@ def test_hostile_text_is_only_text(open_page, tmp_path):
     page.mouse.click(*page.evaluate("heads.cell('pattern', 2, 2)"))
     assert page.locator("#pinned .chips").nth(1).locator("span").all_inner_texts()[1:4] == ["<b>", "&amp;", '"']
     assert page.locator("img, b b, script").count() == 3  # data, numbers, and the script
-    page.wait_for_function("location.hash.includes('snapshot=')")
+    page.wait_for_function("location.hash.includes('sequence=')")
     page.reload()
     assert name(page) == HOSTILE + "0 · head 0"
 
@@ -239,9 +214,7 @@ def test_cross_attention(open_page, tmp_path):
     rng = np.random.default_rng(0)
     pattern = rng.dirichlet(np.ones(3), (1, 2, 5))
     views = {"x.cross": LayerView([0, 1], pattern), "x.self": LayerView([0], np.eye(4)[None, None])}
-    path = write(
-        tmp_path / "a.html", [(None, views)], title="", tokens={"x.cross": ([list("abcde")], [["k", "l", "m"]])}
-    )
+    path = write(tmp_path / "a.html", views, title="", tokens={"x.cross": ([list("abcde")], [["k", "l", "m"]])})
     page = open_page(path)
     hover(page, "pattern", 4, 2)
     text = re.sub(r"\s+", " ", page.locator("#readout").inner_text())
@@ -252,5 +225,5 @@ def test_cross_attention(open_page, tmp_path):
     assert shown(page) == {}  # this layer has no query 4
     hover(page, "pattern", 3, 3)
     assert re.sub(r"\s+", " ", page.locator("#readout").inner_text()).startswith("query 3 → key 3")
-    for hidden in ("#scrubber", "#play", "#loss", "#sequences", "#gradients"):
+    for hidden in ("#sequences", "#gradients"):
         assert page.locator(hidden).is_hidden()

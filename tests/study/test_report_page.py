@@ -1,4 +1,4 @@
-"""The report's page in Chromium, beyond its two maps: text, predictions, the way backward, flow, curves, and size."""
+"""The report's page in Chromium, beyond its two maps: text, predictions, the way backward, flow, and size."""
 
 import re
 
@@ -169,36 +169,10 @@ def test_heads_in_the_order_of_a_statistic(open_page, traced):
     assert page.locator("#thumbs button").first.get_attribute("aria-label") == "blocks.0.attn · head 0"
 
 
-def test_training_in_the_page(open_page, model, batch, tmp_path):
-    record = study.Recorder(model, batch, every=2, flow=True)
-    before = model.wte.weight.detach().numpy().copy()
-    for step in range(1, 5):
-        model.wte.weight.detach().copy_(mg.tensor(before * (1 + step / 4)))
-        record(step, 1.0 / step)
-    page = open_page(record.to_html(tmp_path / "t.html", vocab=VOCAB))
-    assert page.locator("#lines path.curve title").inner_html() == "loss"  # the first of the curves
-    steps, series = record.series("entropy")
-    page.locator("#curve").select_option("entropy")
-    assert page.locator("#lines path.curve").count() == 6
-    for s, step in enumerate(steps):
-        page.locator("#scrubber").fill(str(s))
-        settle(page)
-        state = page.evaluate("heads.state()")
-        said = words(page, "#curve-value")
-        assert f"step {step}:" in said
-        assert float(said.split()[-1]) == pytest.approx(series[state["layer"]][s, state["head"]], rel=1e-3)
-        largest = record.flows[s][1].around(state["layer"], state["head"])[0][-1]
-        told = page.locator("#list li").first.inner_text()
-        assert float(told.split(": ")[1].split(",")[0].replace("−", "-")) == pytest.approx(largest, rel=0.01)
-    page.locator("#lines path.curve:not(.now)").first.dispatch_event("click")
-    settle(page)
-    assert page.locator("#lines path.curve.now title").inner_html() == page.locator("#name").inner_text()
-
-
 def test_all_labels_of_64_tokens_are_there(open_page, tmp_path):
     pattern = np.random.default_rng(0).dirichlet(np.ones(64), (1, 1, 64))
     view = LayerView([0], pattern, {"dS": pattern})
-    page = open_page(write(tmp_path / "a.html", [(None, {"a": view})], title="", tokens=[["x"] * 64]))
+    page = open_page(write(tmp_path / "a.html", {"a": view}, title="", tokens=[["x"] * 64]))
     page.evaluate("""() => {
         const pen = CanvasRenderingContext2D.prototype, fill = pen.fillText;
         window.told = [];
@@ -223,7 +197,7 @@ def test_gradients_that_are_not_finite_or_zero(open_page, tmp_path):
     pattern = np.tril(np.ones((4, 4)))[None, None] / np.arange(1, 5)[:, None]
     dS = np.stack([np.full((4, 4), np.nan), np.zeros((4, 4)), np.full((4, 4), np.inf)])[None]
     view = LayerView([0, 1, 2], np.repeat(pattern, 3, 1), {"dS": dS}, {"gate_grad": np.zeros(3)})
-    page = open_page(write(tmp_path / "a.html", [(None, {"a": view})], title="a\ud800b"))
+    page = open_page(write(tmp_path / "a.html", {"a": view}, title="a\ud800b"))
     for says, shown in [("is not finite in 10 cells", "–"), ("is 0 everywhere", "0"), ("is not finite", "Infinity")]:
         assert says in words(page, "#summary") and "changes nothing, to first order" in words(page, "#summary")
         page.evaluate("point(null); point([3, 1])")
@@ -234,7 +208,7 @@ def test_gradients_that_are_not_finite_or_zero(open_page, tmp_path):
 
 def test_queries_and_keys_of_different_texts_have_no_neighbours(open_page, tmp_path):
     view = LayerView([0], np.full((1, 1, 4, 4), 0.25), crossed=True)
-    page = open_page(write(tmp_path / "a.html", [(None, {"cross": view})], title=""))
+    page = open_page(write(tmp_path / "a.html", {"cross": view}, title=""))
     assert (
         words(page, "#summary")
         == "On average a query gives 25 % to the first token; it reads about 4.0 keys at a time."

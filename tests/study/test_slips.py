@@ -47,31 +47,6 @@ class Fails:
         return loss
 
 
-# ------------------------------------------------------------------------------------------------------------- recorder
-
-
-def test_a_recorder_takes_gradients_and_edges_of_the_loss_it_is_given():
-    model, batch = gpt(), tokens()
-    record = study.Recorder(model, batch, loss=summed, flow=True)
-    with study.trace_heads(model) as trace:
-        summed(model, *batch).backward()
-    table, (_, series) = trace.table(), record.series("gate_grad")
-    for path in PATHS:
-        near(series[path][0], table["gate_grad"][path])
-    step, found = record.flows[0]
-    expected = study.flow(model, batch, summed)
-    assert step == 0 and found.loss == expected.loss == pytest.approx(18 * model(*batch)[1].item())
-    np.testing.assert_array_equal(found.edges, expected.edges)
-
-
-@pytest.mark.parametrize("with_flow", [False, True])
-def test_a_recorder_leaves_no_hooks_when_the_loss_raises(with_flow):
-    model = gpt()
-    with pytest.raises(ZeroDivisionError):
-        study.Recorder(model, tokens(), loss=Fails(1 + with_flow), flow=with_flow)
-    assert_untouched(model)
-
-
 # -------------------------------------------------------------------------------------------------------------- effects
 
 

@@ -221,8 +221,8 @@ def test_the_page_of_a_trace(tmp_path):
     assert [layer["path"] for layer in header["layers"]] == ["blocks.0.attn", ATTN]
     assert header["layers"][0]["kinds"] == ["pattern", "dS", "dP"] and header["matters"] == "ablation"
     assert header["tokens"] == [[[str(t) for t in row] for row in trace.tokens.tolist()]]
-    assert header["stats"]["ablation"] == [[["NaN"] * 4, [0.5, 0.25, 0.0, -1.0]]]
-    np.testing.assert_allclose(header["stats"]["norm"][0][1], trace.table(["norm"])["norm"][ATTN])
+    assert header["stats"]["ablation"] == [["NaN"] * 4, [0.5, 0.25, 0.0, -1.0]]
+    np.testing.assert_allclose(header["stats"]["norm"][1], trace.table(["norm"])["norm"][ATTN])
     with pytest.raises(ValueError, match="limit"):
         trace.to_html(tmp_path / "heads.html", limit=1000)
     with pytest.raises(KeyError, match="no attention layer 'nix'"):
@@ -231,7 +231,7 @@ def test_the_page_of_a_trace(tmp_path):
         trace.to_html(tmp_path / "heads.html", importance={"norm": {ATTN: [0.0] * 4}})
     trace = traced(gpt(), heads=[3])
     header = page_data(trace.to_html(tmp_path / "heads.html", importance=importance))
-    assert header["stats"]["ablation"] == [[["NaN"], [-1.0]]]
+    assert header["stats"]["ablation"] == [["NaN"], [-1.0]]
 
 
 def test_tokens_of_a_page(tmp_path):

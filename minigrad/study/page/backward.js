@@ -33,7 +33,7 @@ function showStrip() {
     canvas.hidden = !values; list.hidden = !dW.length;
     const norm = values ? Math.hypot(...values) : has ? numbers(state.layer, state.head, name).norm : NaN;
     size.textContent = isNaN(norm) ? "" : `‖${name}‖ = ${brief(norm)}`;
-    list.textContent = dW.map(w => `|${w}| ${brief(Number(data.stats[w][state.snapshot][state.layer][state.head]))}`).join(" · ");
+    list.textContent = dW.map(w => `|${w}| ${brief(Number(data.stats[w][state.layer][state.head]))}`).join(" · ");
     if (values) drawSizes(canvas, values, by, name);
   }
   $("backward").hidden = !any;

@@ -21,10 +21,10 @@ function showFlow() {
   document.querySelectorAll("#flow .method").forEach(p => p.hidden = !p.classList.contains(data.flow.method));
   const { nodes, rows, edges } = data.flow, width = $("graph").clientWidth || 600;
   const centre = state.part === "all" ? null : state.part === null ? headNode() : state.part;
-  const what = [centre, state.part, state.snapshot, state.layer, state.head, width].join();
+  const what = [centre, state.part, state.layer, state.head, width].join();
   if (flowShown === what) return;
   flowShown = what;
-  const touching = edges[state.snapshot].filter(([u, v]) => centre === null || u === centre || v === centre);
+  const touching = edges.filter(([u, v]) => centre === null || u === centre || v === centre);
   const shown = touching.slice(0, MANY), top = shown.length ? Math.abs(shown[0][3]) : 1;
   const pitch = clamp(520 / rows.length, 46, 92), height = rows.length * pitch, at = [];
   rows.forEach((row, r) => row.forEach((node, i) =>

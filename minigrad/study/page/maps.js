@@ -121,18 +121,18 @@ const SIGNS = {
 
 // ---- the cell that is pointed at, and a pinned query: the text, shaded by how much the query attends to each token
 function point(cell) {
-  if (!ready() || String(cell) === String(state.cell)) return;
+  if (!arrays || String(cell) === String(state.cell)) return;
   state.cell = cell;
   maps.forEach(map => map.draw());
   read();
-  if (ready()) showStrip();
+  if (arrays) showStrip();
 }
 const named = (side, i) => [small(side ? "key " : "query "), el("code", { textContent: token(side, i) }),
                             layers[state.layer].tokens ? ` (${i})` : ""];
 const says = { dS: "a higher score here", dP: "more attention here" };
 const effect = (kind, v) => v ? `${own(says, kind) || "more of it"} ${v > 0 ? "raises" : "lowers"} ${data.of}` : "";
 function read() {
-  if (!ready()) return;
+  if (!arrays) return;
   if (!state.cell) return fill("readout", small("Point at a cell, or tap it, to read it."));
   const [q, k] = state.cell, at = kind => numbers(state.layer, state.head, kind);
   const where = el("span", {}, ...named(0, q), " → ", ...named(1, k));

@@ -2,10 +2,8 @@
 "use strict";
 // data.of says what is differentiated: "the loss", or what was given instead.
 const $ = id => document.getElementById(id);
-const data = JSON.parse($("data").textContent), { layers, steps } = data;
-const chunks = document.querySelectorAll('script[type="text/plain"]');  // one for each snapshot
-const state = { layer: 0, head: 0, sequence: 0, snapshot: steps.length - 1, gradient: "", root: true,
-                order: "", part: null, curve: "",
+const data = JSON.parse($("data").textContent), { layers } = data;
+const state = { layer: 0, head: 0, sequence: 0, gradient: "", root: true, order: "", part: null,
                 cell: null, pin: null };  // cell: the [query, key] that is pointed at; pin: a query; part: whose edges
 
 // An element. Text from the data is only ever passed to append or textContent, so that it stays text.
@@ -36,13 +34,12 @@ const extent = values => values.reduce(([low, high], v) => isFinite(v) ? [Math.m
   : [low, high], [0, 0]);  // of the finite ones and 0
 const own = (object, key) => Object.hasOwn(object, key) ? object[key] : undefined;
 
-// ---- the arrays of each snapshot: float32, deflated and in base64, unpacked when first needed and then kept
-const arrays = new Map();  // snapshot -> Float32Array
-const ready = () => arrays.has(state.snapshot);
-async function unpack(snapshot) {
-  const packed = Uint8Array.from(atob(chunks[snapshot].textContent), c => c.charCodeAt(0));
+// ---- the arrays: float32, one after the other, deflated and in base64
+let arrays = null;
+async function unpack() {
+  const packed = Uint8Array.from(atob($("numbers").textContent), c => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  arrays.set(snapshot, new Float32Array(await new Response(stream).arrayBuffer()));
+  arrays = new Float32Array(await new Response(stream).arrayBuffer());
 }
 // Where a layer's arrays begin: of each kind (sequences, heads, queries, keys), then of each size by token.
 let end = 0;
@@ -56,12 +53,12 @@ for (const layer of layers) {
 }
 const part = (l, h, name, n) => {  // n numbers: those of a head in the current sequence
   const start = layers[l].at.get(name) + (state.sequence * layers[l].heads.length + h) * n;
-  return arrays.get(state.snapshot).subarray(start, start + n);
+  return arrays.subarray(start, start + n);
 };
 // A head's numbers of a kind, in the current sequence. Cells to which no head gives a weight are hidden.
 const views = new Map();
 function numbers(l, h, kind) {
-  const key = `${state.snapshot} ${l} ${h} ${kind} ${state.sequence}`;
+  const key = `${l} ${h} ${kind} ${state.sequence}`;
   if (views.has(key)) return views.get(key);
   const { queries: rows, keys: columns, heads } = layers[l], n = rows * columns, values = part(l, h, kind, n);
   const patterns = heads.map((_, i) => part(l, i, "pattern", n));

@@ -22,13 +22,13 @@ each((l, h, head) => {
 });
 let arranged = null;
 function arrange() {  // puts the heads in order
-  const raw = own(data.stats, state.order), what = raw ? `${state.order} ${state.snapshot}` : "";
+  const raw = own(data.stats, state.order), what = raw ? state.order : "";
   if (arranged === what) return;
   arranged = what;
   const places = [];
   each((l, h, head) => {
     thumbs[l][h].style.gridArea = raw ? "auto" : `${l + 2} / ${columns.indexOf(head) + 2}`;
-    places.push([raw ? Math.abs(Number(raw[state.snapshot][l][h])) : 0, thumbs[l][h]]);
+    places.push([raw ? Math.abs(Number(raw[l][h])) : 0, thumbs[l][h]]);
   });
   if (raw) places.sort(([a], [b]) => isNaN(a) ? isNaN(b) ? 0 : 1 : isNaN(b) ? -1 : b - a);
   $("thumbs").classList.toggle("sorted", !!raw);
@@ -37,12 +37,12 @@ function arrange() {  // puts the heads in order
 }
 const paintThumbs = () => each((l, h) => paint(thumbs[l][h].firstChild, numbers(l, h, "pattern")));
 
-// ---- bars: a statistic of every head, on one scale for all snapshots, so that bars can be compared between them
+// ---- bars: a statistic of every head, on one scale
 const charts = Object.entries(data.stats).map(([name, raw]) => {
-  const values = raw.map(snapshot => snapshot.map(layer => layer.map(Number))), [low, high] = extent(values.flat(2));
-  const any = values.flat(2).some(isFinite), percent = x => x / (high - low || 1) * 100 + "%";
+  const values = raw.map(layer => layer.map(Number)), [low, high] = extent(values.flat());
+  const any = values.flat().some(isFinite), percent = x => x / (high - low || 1) * 100 + "%";
   const caption = el("b"), bars = layers.map(() => []);
-  const say = (l, h) => caption.textContent = format(values[state.snapshot][l][h]);
+  const say = (l, h) => caption.textContent = format(values[l][h]);
   each((l, h) => bars[l][h] = el("button", { tabIndex: -1, onclick: () => set({ layer: l, head: h }),
                                              onpointerenter: () => say(l, h) }));
   const plot = el("div", { className: "bars", onpointerleave: () => say(state.layer, state.head) },
@@ -56,7 +56,7 @@ const charts = Object.entries(data.stats).map(([name, raw]) => {
   return () => {
     say(state.layer, state.head);
     each((l, h) => {
-      const v = values[state.snapshot][l][h], bar = bars[l][h], end = clamp(v, low, high);
+      const v = values[l][h], bar = bars[l][h], end = clamp(v, low, high);
       bar.title = bar.ariaLabel = `${full(l, h)}: ${name} ${format(v)}`;
       bar.ariaCurrent = l === state.layer && h === state.head;
       bar.replaceChildren(isNaN(v) ? el("em", { textContent: "–" }) : el("i"));

@@ -13,11 +13,8 @@ const pressed = [...toggles("gradients", "gradient", gradients.map(kind => [kind
 for (const name of ["", ...Object.keys(data.stats)])
   $("order").append(el("option", { value: name, textContent: name ? "by |" + name + "|" : "by layer" }));
 $("order").onchange = event => set({ order: event.target.value });
-for (const name of curvable) $("curve").append(el("option", { value: name, textContent: name }));
-$("curve").onchange = event => set({ curve: event.target.value });
-state.curve = curvable[0] || "";
 
-let painted = "", saving, changes = 0;
+let painted = "", saving;
 function set(change) {
   if ("head" in change && !("part" in change) && state.part !== "all") state.part = null;
   Object.assign(state, change);
@@ -26,22 +23,13 @@ function set(change) {
   if (state.pin >= layer.queries) state.pin = null;
   if (q >= layer.queries || k >= layer.keys) state.cell = null;
   $("name").textContent = full(state.layer, state.head);
-  $("step").textContent = $("scrubber").ariaValueText = stepName(state.snapshot);
-  const now = ++changes;
-  document.body.ariaBusy = !ready();
-  if (ready()) return show();
-  unpack(state.snapshot).then(() => {
-    if (now !== changes) return;  // something else has been asked for meanwhile
-    document.body.ariaBusy = false;
-    show();
-  });
+  if (arrays) show();
 }
 function show() {
   const layer = layers[state.layer], inGrid = $("thumbs").contains(document.activeElement);
-  const look = `${state.snapshot} ${state.sequence} ${dark.matches} ${devicePixelRatio}`;
+  const look = `${state.sequence} ${dark.matches} ${devicePixelRatio}`;
   if (painted !== (painted = look)) paintThumbs();
-  $("scrubber").value = state.snapshot; $("sequence").value = state.sequence; $("order").value = state.order;
-  $("curve").value = state.curve;
+  $("sequence").value = state.sequence; $("order").value = state.order;
   pressed.forEach(press => press());
   arrange();
   thumbs.flat().forEach(thumb => { thumb.ariaCurrent = false; thumb.tabIndex = -1; });  // the grid is one tab stop
@@ -52,16 +40,16 @@ function show() {
   picker.scrollTop += Math.max(0, inner.bottom + 4 - box.bottom) - Math.max(0, box.top + 24 - inner.top);
   picker.scrollLeft += Math.max(0, inner.right + 4 - box.right) - Math.max(0, box.left + 24 - inner.left);
   maps[0].load("pattern"); maps[1].load(state.gradient);
-  for (const part of [read, showFinding, showPinned, showText, summarize, showStrip, showFlow, showCurves, ...charts]) part();
+  for (const part of [read, showFinding, showPinned, showText, summarize, showStrip, showFlow, ...charts]) part();
   clearTimeout(saving);  // after a pause, since browsers refuse an address that changes many times a second
   saving = setTimeout(() => history.replaceState(null, "", "#" + new URLSearchParams({ layer: layer.path,
-    head: layer.heads[state.head], sequence: state.sequence, snapshot: state.snapshot })), 100);
+    head: layer.heads[state.head], sequence: state.sequence })), 100);
 }
-function most() {  // the head that matters most at the end, as far as that is known
+function most() {  // the head that matters most, as far as that is known
   const raw = data.matters && own(data.stats, data.matters);
   let found = { layer: 0, head: 0 }, top = -1;
   if (raw) each((l, h) => {
-    const v = Math.abs(Number(raw.at(-1)[l][h]));
+    const v = Math.abs(Number(raw[l][h]));
     if (v > top) { top = v; found = { layer: l, head: h }; }
   });
   return found;
@@ -69,8 +57,8 @@ function most() {  // the head that matters most at the end, as far as that is k
 function restore(address) {  // to the state that the address asks for, as far as this report has it
   const wanted = new URLSearchParams(new URL(address).hash.slice(1)), l = layers.findIndex(x => x.path === wanted.get("layer"));
   const change = l < 0 ? {} : { layer: l, head: Math.max(0, layers[l].heads.indexOf(Number(wanted.get("head")))) };
-  for (const [key, n] of [["sequence", data.sequences], ["snapshot", steps.length]])
-    if (/^\d+$/.test(wanted.get(key)) && wanted.get(key) < n) change[key] = Number(wanted.get(key));
+  if (/^\d+$/.test(wanted.get("sequence")) && wanted.get("sequence") < data.sequences)
+    change.sequence = Number(wanted.get("sequence"));
   set(change);
 }
 const flip = by => { const n = layers[state.layer].heads.length; set({ head: (state.head + by + n) % n }); };
@@ -78,11 +66,8 @@ const climb = by => {  // to the head of the same number in another layer, or th
   const l = (state.layer + by + layers.length) % layers.length, head = layers[state.layer].heads[state.head];
   set({ layer: l, head: Math.max(0, layers[l].heads.findLastIndex(other => other <= head)) });
 };
-const scrub = snapshot => set({ snapshot: clamp(snapshot, 0, steps.length - 1) });
-const back = () => scrub(state.snapshot - 1), forth = () => scrub(state.snapshot + 1);
 const keys = { ArrowLeft: () => flip(-1), ArrowRight: () => flip(1), ArrowUp: () => climb(-1),
-               ArrowDown: () => climb(1), "[": back, ",": back, "]": forth, ".": forth,
-               Escape: () => set({ pin: null }) };
+               ArrowDown: () => climb(1), Escape: () => set({ pin: null }) };
 addEventListener("keydown", event => {
   const mine = event.key.startsWith("Arrow") && event.target.closest("input, select");
   if (!own(keys, event.key) || mine || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -90,8 +75,6 @@ addEventListener("keydown", event => {
   keys[event.key]();
 });
 for (const way of ["Left", "Right", "Up", "Down"]) $(way.toLowerCase()).onclick = keys["Arrow" + way];
-$("scrubber").max = steps.length - 1;
-$("scrubber").oninput = event => scrub(Number(event.target.value));
 for (let b = 0; b < data.sequences; b++) {
   const words = layers[0].tokens ? data.tokens[layers[0].tokens[0]][b] : [];
   const text = words.length ? ": " + cut(words.join(words.some(t => t.includes("␣")) ? "" : " "), 24) : "";
@@ -101,18 +84,17 @@ $("sequence").onchange = event => set({ sequence: Number(event.target.value) });
 
 const counted = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`, about = [counted(layers.length, "layer"),
   counted(thumbs.flat().length, "head"), counted(data.sequences, "sequence")];
-if (steps.length > 1) about.push(counted(steps.length, "snapshot"));
-else if (steps[0] !== null) about.push(stepName(0));
 $("about").textContent = window.DecompressionStream ? about.join(" · ")
   : "This browser cannot unpack the numbers: it has no DecompressionStream.";
 document.querySelectorAll(".of").forEach(span => span.textContent = data.of);
 $("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;
-$("training").hidden = $("stepkeys").hidden = steps.length < 2;
 $("order").parentNode.hidden = !Object.keys(data.stats).length;
 document.querySelector(".maps").classList.toggle("single", !gradients.length);
 mix();
 Object.assign(state, most());
 restore(location.href);
+document.body.ariaBusy = true;
+unpack().then(() => { document.body.ariaBusy = false; set({}); });
 addEventListener("hashchange", event => restore(event.newURL));  // `saving` may have replaced location.hash since
 dark.onchange = () => { mix(); set({}); };
 addEventListener("resize", () => set({}));  // zooming in the browser fires this too

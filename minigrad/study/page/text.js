@@ -55,7 +55,7 @@ function summarize() {
       : `Its largest ${kind}, ${signed(view.at(...at))}, is at query ${token(0, at[0])} (${at[0]}) → key ${token(1, at[1])} `
         + `(${at[1]}): ${effect(kind, view.at(...at))}.`);
   }
-  const number = name => { const raw = own(data.stats, name); return raw ? Number(raw[state.snapshot][l][h]) : NaN; };
+  const number = name => { const raw = own(data.stats, name); return raw ? Number(raw[l][h]) : NaN; };
   const gate = number("gate_grad"), matters = data.matters && data.matters !== "gate_grad" ? number(data.matters) : NaN;
   if (gate === 0) said.push("More or less of what it writes changes nothing, to first order (gate_grad 0).");
   else if (!isNaN(gate))
@@ -70,7 +70,7 @@ function summarize() {
 const LOOKS = { previous: "the token before", sink: "the first token" };
 function showFinding() {
   const raw = data.matters && own(data.stats, data.matters), heads = [], said = [];
-  if (raw) each((l, h) => heads.push([Number(raw[state.snapshot][l][h]), l, h]));
+  if (raw) each((l, h) => heads.push([Number(raw[l][h]), l, h]));
   const known = heads.filter(([v]) => isFinite(v)).sort(([a], [b]) => Math.abs(b) - Math.abs(a));
   if (known.length && known[0][0]) {
     const [v, l, h] = known[0], name = full(l, h), measured = data.matters.startsWith("ablat");
@@ -80,11 +80,11 @@ function showFinding() {
     if (known.length > 1) said.push(alike === 1 ? "No other head comes to a tenth of that."
       : alike === known.length ? "All others come to a tenth of that or more."
       : `Of the ${known.length} heads, ${alike} come to a tenth of that or more.`);
-    const looks = Object.keys(LOOKS).map(stat => [Number((own(data.stats, stat) || [])[state.snapshot]?.[l][h]), stat])
+    const looks = Object.keys(LOOKS).map(stat => [Number(own(data.stats, stat)?.[l][h]), stat])
       .filter(([share]) => share >= .3).sort(([a], [b]) => b - a)[0];
     if (looks) said.push(`It gives ${Math.round(100 * looks[0])} % of its attention to ${LOOKS[looks[1]]}.`);
   }
-  const edge = data.flow && data.flow.edges[state.snapshot][0];
+  const edge = data.flow && data.flow.edges[0];
   if (edge) said.push(`The edge that ${data.flow.method === "cut" ? "matters most" : "is largest to first order"} is ${inWords(...edge)}.`);
   $("finding").hidden = !said.length;
   fill("finding", said.join(" "));
