@@ -257,11 +257,6 @@ class MultiheadAttention(Module):
             self._head_hooks = {}
         return Handle(self._head_hooks, (last, point, hook))
 
-    @property
-    def hooks_may_replace(self) -> bool:
-        """True if there is a head hook that may replace what it sees: one registered without `last`."""
-        return any(not last for last, *_ in self._head_hooks.values())
-
     def _hooked(self, point, x):
         """x, or what the hooks on it make of it."""
         for last, at, hook in sorted(self._head_hooks.values(), key=lambda entry: entry[0]):

@@ -3,14 +3,11 @@
     with study.trace_heads(model) as trace:         q, k, v, scores, pattern, z of each head, and their gradients
         loss = loss_fn(model(x), y)
         loss.backward()
-    trace.check()                                   what must hold between them in every backward
     print(trace.table())                            the statistics of study.STATS
     trace.to_html("heads.html")                     patterns beside their gradients, and bars for the statistics
-    study.trace_of({"attn": {"q": q, …}})           all of that for heads of PyTorch, or of your own engine
 
     study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2)     backward, step by step
     study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
-    study.token_gradients                           what each token teaches a head's weights
     study.head_scores(model)                        previous, duplicate, induction, copying
     study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
     study.ablate_heads, designed_head
@@ -21,12 +18,10 @@ runs.load_char_model of minigrad.training loads in Python. README.md in this fol
 
 from .layers import attention_layers, head_weights
 from .stats import STATS, HeadTable, Stat, attention_to, duplicate, entropy, induction, previous
-from .trace import HeadTrace, LayerTrace, trace_heads, trace_of
-from .identities import IdentityError, IdentityReport
+from .trace import HeadTrace, LayerTrace, trace_heads
 from .ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
 from .models import AttentionOnly, designed_head
-from .weight_gradients import TokenGradients, token_gradients
 from .stream import Node
 from .flow import Edges, Flow, flow
 from .cut import cut_gradient
@@ -36,9 +31,7 @@ from .importance import (
 
 __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "STATS",
-    "Stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "trace_of", "IdentityError",
-    "IdentityReport", "Ledger", "ledger", "head_scores", "repeated_tokens", "AttentionOnly", "designed_head",
-    "TokenGradients", "token_gradients", "Node", "Edges", "Flow",
-    "flow", "METHODS", "ablate_heads", "grouped", "head_importance", "losses_without", "mean_loss",
-    "ranked", "cut_gradient",
+    "Stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "Ledger", "ledger", "head_scores",
+    "repeated_tokens", "AttentionOnly", "designed_head", "Node", "Edges", "Flow", "flow", "METHODS", "ablate_heads",
+    "grouped", "head_importance", "losses_without", "mean_loss", "ranked", "cut_gradient",
 ]  # fmt: skip

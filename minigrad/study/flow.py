@@ -40,7 +40,6 @@ from ..viz.labels import count
 from ..viz.picture import Graph
 from . import flow_picture
 from .cut import Scissors
-from .identities import IdentityError, IdentityReport
 from .importance import returned_loss, value_of
 from .layers import as_float64, undisturbed
 from .stream import Node, Run, back_at_most, back_through_norm, node_of, stream_of
@@ -65,10 +64,10 @@ class Flow:
 
     method = "first_order"
 
-    def __init__(self, sources: Any, inputs: Any, edges: Any, known: Any, loss: Any, rows: Any, rtol: Any) -> None:
+    def __init__(self, sources: Any, inputs: Any, edges: Any, known: Any, loss: Any) -> None:
         self.sources, self.inputs, self.loss = sources, inputs, loss
         self.edges = self.first_order = edges
-        self._known, self._rows, self._rtol = known, rows, rtol
+        self._known = known
 
     def edge(self, source: Name, target: Name) -> dict[str, float]:
         """{input: edge} from a source to a target. A node is named as in the tables, "blocks.0.mlp" or "blocks.0.attn
@@ -127,16 +126,6 @@ class Flow:
         edges = self.all if edges is None else edges
         return Graph(flow_picture.digraph(self, edges, least))
 
-    def check(self, rtol: float | None = None) -> IdentityReport:
-        """Test that the first-order edges of each source and of each input add up to what the backward gave. Returns an
-        IdentityReport, whose errors are relative to Σ |write| |G|; raises IdentityError if one is above rtol (None:
-        1e-10 in float64, 1e-6 in float32). flow() does so itself; here are the figures."""
-        rtol = self._rtol if rtol is None else rtol
-        report = IdentityReport(self._rows, [], dict.fromkeys((row[0] for row in self._rows), rtol))
-        if report.failed:
-            raise IdentityError(report)
-        return report
-
     def __str__(self) -> str:
         return str(self.all)
 
@@ -182,9 +171,8 @@ def flow(
 
     The model sees the batch in eval mode; no .grad is touched. It may be any whose stream is known: nn.GPT,
     AttentionOnly, or one of blocks that declare their parts (stream.py). Keys may be shared by heads. Raises TypeError
-    for a model that is not known; ValueError for one whose parts do not all run, or run more than once; IdentityError
-    if the edges do not add up, as where a part is not x + part(norm(x)), or where the loss reads the stream before its
-    end."""
+    for a model that is not known; ValueError for one whose parts do not all run, or run more than once, or if the edges
+    do not add up, as where a part is not x + part(norm(x)), or where the loss reads the stream before its end."""
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))
     if most is not None and (not isinstance(most, (int, np.integer)) or most < 1):
@@ -215,11 +203,9 @@ def _cut(flow, model, stream, batch, loss, most):
 def _flow(run):
     """The first-order Flow of a Run."""
     found = _Sums(run)
-    args = found.sources, found.inputs, found.edges, found.known, run.loss, found.identities()
-    result = Flow(*args, RTOL[run.dtype.itemsize])
     if np.isfinite(found.edges).all():  # a loss that is not finite has no edges to add up
-        result.check()
-    return result
+        found.check(RTOL[run.dtype.itemsize])
+    return Flow(found.sources, found.inputs, found.edges, found.known, run.loss)
 
 
 class _Sums:
@@ -263,17 +249,19 @@ class _Sums:
                 reads.append([edges, U_size @ size.T, G.reshape(len(G), -1) @ x.ravel()])
         return [*reads, [np.array(written)]]
 
-    def identities(self):
-        """[(path, head, identity, error)]: errors are relative to Σ |write| |G|, since the edges themselves may be
-        small because what they add up cancels."""
-        rows = [
-            (node.path, node.head, "Σ edges from it = ⟨write, dwrite⟩", self._error(np.s_[i], self.written[i]))
-            for i, node in enumerate(self.sources)
-        ]
-        for j, (node, p) in enumerate(self.inputs):
-            error = self._error(np.s_[:, j], self.read[j])
-            rows.append((node.path, node.head, f"Σ edges to its {p or 'input'} = ⟨stream, G⟩", error))
-        return rows
+    def check(self, rtol):
+        """Raise ValueError where the edges of a source, or to an input, do not add up to what the backward gave. Errors
+        are relative to Σ |write| |G|, since the edges themselves may be small because what they add up cancels."""
+        errors = {f"edges from {u}": self._error(np.s_[i], self.written[i]) for i, u in enumerate(self.sources)}
+        for j, (v, p) in enumerate(self.inputs):
+            errors[f"edges to {v} {p}".strip()] = self._error(np.s_[:, j], self.read[j])
+        wrong = {what: error for what, error in errors.items() if not error <= rtol}  # NaN is wrong
+        if wrong:
+            worst = max(wrong, key=lambda what: wrong[what])
+            raise ValueError(
+                f"the {worst} do not add up to its gradient, they are off by {wrong[worst]:.1e}: a part is not "
+                "x + part(norm(x)) as it is declared, or the loss reads the stream before its end"
+            )
 
     def _error(self, at, expected):
         """Gradients whose squares vanish count as none: of their last digits nothing is left."""

@@ -109,13 +109,13 @@ def _mean(values, where, axes=-1):
 
 # ---------------------------------------------------------------------------------------------------------- statistics
 
-GRADIENTS, TOKENS, POSITIONS, LAYER = "gradients", "tokens", "positions", "layer"  # requirements of a statistic
+GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # requirements of a statistic
 
 
 @dataclass(frozen=True)
 class Stat:
     """A number of each head. compute(seen, tokens) -> (n,), of the n heads of a LayerTrace. needs: GRADIENTS;
-    POSITIONS, the same ones of queries and keys; TOKENS at these; LAYER, the weights."""
+    POSITIONS, the same ones of queries and keys; TOKENS at these."""
 
     formula: str
     unit: str
@@ -132,7 +132,6 @@ class Stat:
         has = {
             GRADIENTS: seen.has_grads,
             POSITIONS: T == S and not seen.crossed,
-            LAYER: seen.layer is not None,
             TOKENS: T == S and not seen.crossed and tokens is not None and tokens.shape == (B, T),
         }
         return self.compute(seen, tokens) if all(has[need] for need in self.needs) else np.full(n, np.nan)
@@ -164,11 +163,11 @@ def _softmax_gain(seen, tokens):
 
 def _of_weight(weight, meaning):
     compute = lambda seen, tokens: _norm(seen.weight_grad(weight), 1, 2)  # noqa: E731
-    return Stat(f"‖d{weight}‖", "loss per weight", f"how hard training pulls at {meaning}", compute, (GRADIENTS, LAYER))
+    return Stat(f"‖d{weight}‖", "loss per weight", f"how hard training pulls at {meaning}", compute, (GRADIENTS,))
 
 
 STATS: dict[str, Stat] = {
-    "norm": Stat("mean ‖z W_O‖", "size in the residual stream", "how much the head writes", _written, (LAYER,)),
+    "norm": Stat("mean ‖z W_O‖", "size in the residual stream", "how much the head writes", _written),
     "entropy": Stat(
         "mean -Σ P ln P / ln n",
         "0 to 1",

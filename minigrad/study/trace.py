@@ -5,14 +5,10 @@
         loss.backward()
     tr["blocks.1.attn"].pattern_grad[b, h]    # (T, S)
 
-It works by head hooks (nn.MultiheadAttention.register_head_hook) and by hooks on the tensors that these receive. Heads
-of PyTorch, or of an engine of your own, become a trace by what they computed:
-
-    tr = study.trace_of({"blocks.0.attn": {"q": q, "k": k, "v": v, "scores": s, "pattern": p, "z": z}})
+It works by head hooks (nn.MultiheadAttention.register_head_hook) and by hooks on the tensors that these receive.
 """
 
 import weakref
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,20 +18,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.errors import unknown
-from ..nn import GPT, Parameter
+from ..nn import GPT
 from ..nn.attention import INPUTS, OUTPUT, POINTS
 from ..nn.heads import known_heads
 from ..tensor import Tensor
 from ..typing import Array, FilePath
-from . import identities, report
+from . import report
 from .layers import WEIGHTS, as_float64, attention_layers, before_rotary, head_weights, path_of, several
 from .models import AttentionOnly
-from .stats import GRADIENTS, LAYER, POSITIONS, STATS, TOKENS, HeadTable
+from .stats import GRADIENTS, POSITIONS, STATS, TOKENS, HeadTable
 
 if TYPE_CHECKING:
     from ..nn.attention import MultiheadAttention
     from ..nn.module import Module
-    from .identities import IdentityReport
 
 SHAPES = {  # {attribute of a LayerTrace that each head has: its shape}
     "q": "(B, n, T, d_k)", "k": "(B, n, S, d_k)", "v": "(B, n, S, d_v)", "scores": "(B, n, T, S)",
@@ -70,51 +65,6 @@ def trace_heads(
             handle.remove()
 
 
-def trace_of(layers: Mapping[str, Mapping[str, Any]], scale: float | None = None, tokens: Any = None) -> "HeadTrace":
-    """A HeadTrace of heads of any framework: its check(), table() and to_html() show what does not need the weights.
-
-    layers: {name: {"q": x, "k": x, "v": x, "scores": x, "pattern": x, "z": x}}, of the shapes that LayerTrace says,
-        with scores before the mask. Each x has .data, an array or a tensor, and .grad, the same or None (PyTorch keeps
-        it after retain_grad()). Both are copied.
-    scale: of the scores, q kᵀ times it. None: 1/√d_k. tokens: (B, T) ints, for statistics and labels.
-    Raises ValueError for a value that is missing or has another shape, TypeError for one without .grad."""
-    if not layers:
-        raise ValueError("trace_of needs at least one layer")
-    calls = {path: _given(path, values, scale) for path, values in layers.items()}
-    trace = HeadTrace(dict.fromkeys(layers), {path: call.heads for path, call in calls.items()}, list(layers))
-    trace._calls = {path: [call] for path, call in calls.items()}
-    trace.tokens = None if tokens is None else np.array(tokens)
-    return trace
-
-
-def _given(path, values, scale):
-    if wrong := [name for name in values if name not in SHAPES]:
-        raise ValueError(unknown("value of heads", wrong[0], SHAPES))
-    if missing := [name for name in SHAPES if name not in values]:
-        raise ValueError(f"{path}: {', '.join(missing)} missing, trace_of needs {', '.join(SHAPES)}")
-    arrays = {}
-    for name, x in values.items():
-        if not hasattr(x, "grad"):
-            raise TypeError(f"{path}: {name} must have .data and .grad, got {type(x).__name__}")
-        arrays |= {name: _array(x.data)} | ({} if x.grad is None else {f"{name}_grad": _array(x.grad)})
-    sizes: dict = {}  # B, n, T, …: the first that is found
-    for value, dims in SHAPES.items():
-        for name in {value, f"{value}_grad"} & arrays.keys():
-            named = dict(zip(dims.strip("()").split(", "), arrays[name].shape))
-            sizes = named | sizes
-            if arrays[name].ndim != 4 or any(sizes[dim] != n for dim, n in named.items()):
-                raise ValueError(f"{path}: {name} must be {dims} with {sizes}, got shape {arrays[name].shape}")
-    scale = arrays["q"].shape[-1] ** -0.5 if scale is None else scale
-    return LayerTrace(path, None, tuple(range(sizes["n"])), scale, arrays)
-
-
-def _array(x):
-    """A copy, also of a tensor; the .grad of some engines is one."""
-    if not isinstance(x, np.ndarray):
-        x = x.cpu() if hasattr(x, "cpu") else getattr(x, "data", x)
-    return np.array(x)
-
-
 class HeadTrace:
     """What trace_heads kept: trace[layer], by path or number, is the LayerTrace of that layer's last forward.
 
@@ -125,11 +75,9 @@ class HeadTrace:
     tokens: Array | None = None
 
     def __init__(self, layers: Any, heads: Mapping[str, Sequence[int]], paths: Sequence[str]) -> None:
-        """layers: {path: MultiheadAttention, or None}. heads: {path: numbers}. paths: of all layers of the model."""
+        """layers: {path: MultiheadAttention}. heads: {path: numbers}. paths: of all layers of the model."""
         self.layers, self._heads, self._paths = layers, heads, paths
         self._calls: dict[str, list[LayerTrace]] = {path: [] for path in layers}
-        self._products: dict = {}  # {Parameter: dp ⊙ p and |dp ⊙ p|, (2, …)}, of what came back in the block
-        self._shared: set = set()  # the parameters that several modules have
 
     def __getitem__(self, layer: int | str) -> "LayerTrace":
         if calls := self.calls(layer):
@@ -149,12 +97,6 @@ class HeadTrace:
         """The paths of the layers that have run."""
         return (path for path, calls in self._calls.items() if calls)
 
-    def check(self, rtol: float | None = None) -> "IdentityReport":
-        """Test the formulas and identities of a head's backward on what was traced: see identities.check.
-
-        Returns an IdentityReport. Raises IdentityError, naming layer, head and identity, if one does not hold."""
-        return identities.check(self, rtol)
-
     def table(self, stats: Iterable[str] | None = None, tokens: Any = None) -> HeadTable:
         """A HeadTable of statistics of the layers' last forwards: names of STATS, by default all that can be computed.
 
@@ -165,7 +107,6 @@ class HeadTrace:
             has = {POSITIONS}
             has |= {GRADIENTS} if any(self[path].has_grads for path in self) else set()
             has |= set() if tokens is None else {TOKENS}
-            has |= {LAYER} if any(layer is not None for layer in self.layers.values()) else set()
             stats = [name for name, stat in STATS.items() if has.issuperset(stat.needs)]
         stats = several(stats)
         if wrong := [name for name in stats if name not in STATS]:
@@ -224,27 +165,17 @@ class HeadTrace:
 
     def _watch(self, model, grads):
         """Returns the handles."""
-        owners = Counter(p for m in model.modules() for p in vars(m).values() if isinstance(p, Parameter))
-        self._shared = {p for p, n in owners.items() if n > 1}
         handles = [model.register_forward_pre_hook(self._keep_tokens)]
-        parameters = {}
         for path, layer in self.layers.items():
             if self._heads[path]:
                 points = (*INPUTS, *POINTS, OUTPUT)
                 handles += [layer.register_head_hook(p, partial(self._keep, path, p, grads), last=True) for p in points]
-                parameters |= dict.fromkeys(p for p in layer.parameters() if p.requires_grad)
-        if grads:
-            handles += [p.register_hook(partial(self._keep_products, p)) for p in parameters]
         return handles
 
     def _keep_tokens(self, model, args):
         ints = [x for x in args if isinstance(x, Tensor) and x.ndim == 2 and x.dtype.kind in "iu"]
         known = len(ints) == 1 or (ints and isinstance(model, (GPT, AttentionOnly)))
         self.tokens = ints[0].cpu().numpy().copy() if known else None
-
-    def _keep_products(self, p, g):
-        products = as_float64(g) * as_float64(p)  # at once, since the optimizer may change p later
-        _add(self._products, p, np.stack([products, np.abs(products)]))
 
     def _keep(self, path, point, grads, layer, x):
         if point == INPUTS[0]:
@@ -272,16 +203,13 @@ class LayerTrace:
                                                                 the gradient of x_q. float64, computed when asked for
         W_Q (n, C, d_k), W_K, W_V, W_O (n, d_v, C)              float64, in this forward; W_O times head_gates
 
-    scale: of the scores. dropout: the probability in use. altered: had the layer hooks that may replace what it
-    computes? Gradients are then those of what was used. layer: the MultiheadAttention; None of another framework's."""
+    scale: of the scores. layer: the MultiheadAttention. Where its hooks replace a value, all is of what was used."""
 
     def __init__(
-        self, path: str, layer: "MultiheadAttention | None", heads: Sequence[int], scale: float, arrays: dict[str, Any]
+        self, path: str, layer: "MultiheadAttention", heads: Sequence[int], scale: float, arrays: dict[str, Any]
     ) -> None:
         self.path, self.layer, self.heads, self.scale, self._arrays = path, layer, heads, scale, arrays
-        self.dropout = layer.dropout if layer is not None and layer.training else 0.0
-        self.altered = layer is not None and layer.hooks_may_replace
-        self.gates = np.array([1.0 if layer is None else layer.head(h).gate for h in heads])
+        self.gates = np.array([layer.head(h).gate for h in heads])
         self._given: dict = {}  # {point: Tensor}, the inputs, until all of them are known
 
     def __getattr__(self, name: str) -> Array:
@@ -290,15 +218,15 @@ class LayerTrace:
         if name in self._arrays:
             return self._arrays[name]
         value = name.removesuffix("_grad")
-        if name != value and value in INPUTS and self.layer is not None:
+        if name != value and value in INPUTS:
             p = value.removeprefix("x_")
             return self.projection_grad(p) @ self._arrays[f"W_{p.upper()}"].swapaxes(1, 2)
         where = self.path or "the layer"
         if name == value:
-            raise RuntimeError(f"there is no {name} in {where}: it was not computed, or not given")
+            raise RuntimeError(f"there is no {name} in {where}: it was not computed")
         raise RuntimeError(
             f"no grad yet of {value} in {where}: call backward() on a loss that depends on it. There is none under "
-            "no_grad() or with grads=False, and PyTorch keeps one after retain_grad()"
+            "no_grad() or with grads=False"
         )
 
     def __dir__(self):
@@ -308,7 +236,7 @@ class LayerTrace:
         """The gradient of "q", "k" or "v" as the weights made it, before rotary positions: (B, n, T or S, d), float64.
         It is q_grad, k_grad or v_grad where there are none."""
         dx = as_float64(getattr(self, f"{p}_grad"))
-        return before_rotary(dx) if p != "v" and getattr(self.layer, "positions", None) == "rotary" else dx
+        return before_rotary(dx) if p != "v" and self.layer.positions == "rotary" else dx
 
     def factors(self, weight: str) -> tuple[Array, Array]:
         """The x and dy of dW = Σ_t x_t ⊗ dy_t of the heads' "W_Q", "W_K", "W_V" or "W_O", float64: (B, T, m), or
@@ -332,13 +260,12 @@ class LayerTrace:
     @property
     def has_grads(self) -> bool:
         """True if a backward has come through the layer."""
-        names = SHAPES if self.layer is None else [*SHAPES, OUTPUT]
-        return all(f"{name}_grad" in self._arrays for name in names)
+        return all(f"{name}_grad" in self._arrays for name in [*SHAPES, OUTPUT])
 
     @property
     def crossed(self) -> bool:
         """Do queries and keys come from different sequences?"""
-        return self.q.shape[2] != self.k.shape[2] if self.layer is None else self.x_q is not self.x_k
+        return self.x_q is not self.x_k
 
     def view(self, table: HeadTable) -> report.LayerView:
         """This layer as the report shows it, with its own rows of a HeadTable."""

@@ -9,7 +9,7 @@ import tokenize
 import pytest
 
 import minigrad as mg
-from minigrad import gradcheck, study
+from minigrad import gradcheck
 from minigrad.training import checkpoint
 
 from .. import ROOT
@@ -41,7 +41,7 @@ KNOWN = vars(builtins) | {
     kind.__name__: kind
     for kind in (
         mg.autograd.AnomalyError, mg.CaptureError, mg.DeviceError, mg.GraphError, checkpoint.CheckpointError,
-        gradcheck.GradcheckError, study.IdentityError, mg.base.errors.CommandError,
+        gradcheck.GradcheckError, mg.base.errors.CommandError,
         mg.base.errors.TextError,
     )
 }  # fmt: skip

@@ -97,7 +97,6 @@ def test_edges_are_what_copies_of_the_stream_get(changes):
     largest = max(map(abs, expected.values()))
     for key, edge in expected.items():
         assert found.get(key, 0.0) == pytest.approx(edge, abs=1e-12 * largest), key
-    assert flow.check().worst < 1e-12
 
 
 @pytest.mark.parametrize("changes", MODELS.values(), ids=MODELS)
@@ -123,17 +122,6 @@ OTHERS = {
     "attention only": attention_only,
     "untied": lambda: gpt(tied=False),
 }
-
-
-@pytest.mark.parametrize("dtype, rtol", [(mg.float64, 1e-10), (mg.float32, 1e-6)])
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_identities_hold(name, dtype, rtol):
-    flow = study.flow(OTHERS[name]().to(dtype=dtype), tokens())
-    report = flow.check()
-    assert report.worst < rtol and not report.failed and "head None" not in str(report)
-    assert {row[2][:18] for row in report.rows} >= {"Σ edges from it = "}
-    heads = [u for u in flow.sources if u.head is not None]
-    assert {(row[0], row[1]) for row in report.rows if "from it" in row[2]} >= {(u.path, u.head) for u in heads}
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -166,7 +154,6 @@ def test_the_largest_edges_are_cut_and_the_table_says_so():
     assert f"{cut[source, reader, by]:+.4g}" in row and "gradient where the target reads it" in str(first)
     legend = flow.graph().source
     assert "the loss with it minus the loss" in legend and "makes it stronger" not in legend
-    flow.check()
     for wrong, words in (
         (dict(method="path"), "no method 'path'"),
         (dict(method="cut", most=0), "most must be at least"),
@@ -176,9 +163,10 @@ def test_the_largest_edges_are_cut_and_the_table_says_so():
 
 
 def test_a_wrong_backward_is_seen(monkeypatch):
+    """k's gradient is 1.3 times what the trace saw."""
     model = gpt()
     model.blocks[1].attn.register_head_hook("k", lambda layer, k: k * 1.0 + (0.3 * k - (0.3 * k).detach()))
-    with pytest.raises(study.IdentityError, match=r"blocks\.0\.attn"):  # k's gradient is 1.3 times what the trace saw
+    with pytest.raises(ValueError, match=r"edges from blocks\.0\.mlp do not add up"):
         study.flow(model, tokens())
 
 
@@ -189,7 +177,6 @@ def test_frozen_parameters_do_not_matter():
         p.requires_grad_(False)
     frozen = study.flow(model, batch)
     np.testing.assert_array_equal(free.edges, frozen.edges)
-    assert free.check().rows == frozen.check().rows and len(free.check().rows) == len(free.sources) + len(free.inputs)
 
 
 def test_names_and_errors():
@@ -223,7 +210,7 @@ def test_a_loss_that_reads_the_stream_before_its_end_is_refused():
         model(*batch)
         return (seen[-1] ** 2).mean()
 
-    with pytest.raises(study.IdentityError, match="Σ edges from it"):
+    with pytest.raises(ValueError, match="do not add up to its gradient"):
         study.flow(model, batch, loss)
 
 

@@ -48,7 +48,7 @@ def test_graphviz_draws_it_whatever_names_are(tmp_path, flow):
     path = "a" * 60 + ':.<b>"\\N'
     heads = [study.Node(path, h) for h in range(40)]
     first, last = study.Node("tokens"), study.Node("logits")
-    hostile = study.Flow([first, *heads], [*((node, "k") for node in heads), (last, "")], None, None, 1.0, [], 1e-6)
+    hostile = study.Flow([first, *heads], [*((node, "k") for node in heads), (last, "")], None, None, 1.0)
     edges = study.Edges([(first, heads[7], "k", -2.0), (heads[7], last, "", math.nan), (heads[9], last, "", 1.0)])
     picture = hostile.graph(edges)
     assert picture.source.count("penwidth") == 2  # one is NaN

@@ -151,7 +151,6 @@ def test_flow_traces_and_scissors_agree(model):
     """The edges add up, and each is the slope of its own cut, which is made in another way."""
     batch = tokens()
     flow, stream = study.flow(model, batch), stream_of(model)
-    assert flow.check().worst < 1e-12
     names = {node.path.removesuffix(".bias") for node in flow.sources}
     assert names >= set(study.attention_layers(model)) and any(v.path.endswith("logits") for v, _ in flow.inputs)
     for u, v, p, edge in flow.all[::7]:
@@ -184,8 +183,8 @@ class Swapped(GPT2Block):
 @pytest.mark.parametrize("dtype", [mg.float32, mg.float64])
 def test_a_declaration_that_is_wrong_is_seen(block, dtype):
     mg.manual_seed(0)
-    assert study.flow(Model(GPT2Block).to(dtype=dtype), tokens()).check().worst < 1e-6
-    with pytest.raises(study.IdentityError):
+    assert study.flow(Model(GPT2Block).to(dtype=dtype), tokens()).all
+    with pytest.raises(ValueError, match="do not add up"):
         study.flow(Model(block).to(dtype=dtype), tokens())
 
 
