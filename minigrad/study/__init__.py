@@ -10,7 +10,7 @@
     study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
     study.head_scores(model)                        previous, duplicate, induction, copying
     study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
-    study.ablate_heads, designed_head
+    study.ablate_heads
 
 `minigrad report`, flow, ledger and others do most of this for a character model's checkpoint, which
 runs.load_char_model of minigrad.training loads in Python. README.md in this folder has a reading order.
@@ -21,7 +21,7 @@ from .stats import STATS, HeadTable, Stat, attention_to, duplicate, entropy, ind
 from .trace import HeadTrace, LayerTrace, trace_heads
 from .ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
-from .models import AttentionOnly, designed_head
+from .models import AttentionOnly
 from .stream import Node
 from .flow import Edges, Flow, flow
 from .cut import cut_gradient
@@ -32,6 +32,6 @@ from .importance import (
 __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "STATS",
     "Stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "Ledger", "ledger", "head_scores",
-    "repeated_tokens", "AttentionOnly", "designed_head", "Node", "Edges", "Flow", "flow", "METHODS", "ablate_heads",
+    "repeated_tokens", "AttentionOnly", "Node", "Edges", "Flow", "flow", "METHODS", "ablate_heads",
     "grouped", "head_importance", "losses_without", "mean_loss", "ranked", "cut_gradient",
 ]  # fmt: skip

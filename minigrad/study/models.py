@@ -1,13 +1,10 @@
-"""Small models for studying heads: one that learns, and some whose weights are set so that a head attends as wanted."""
+"""A small model for studying heads."""
 
 from typing import TYPE_CHECKING, Any, overload
 
-import numpy as np
-
-from ..base.errors import unknown
 from ..nn import Embedding, Linear, Module, ModuleList, MultiheadAttention, init
 from ..nn import functional as F
-from ..tensor import Tensor, arange, tensor
+from ..tensor import Tensor, arange
 
 
 class AttentionBlock(Module):
@@ -76,47 +73,3 @@ class AttentionOnly(Module):
     def unembed(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, V)."""
         return self.lm_head(x)
-
-
-DESIGNS = "previous", "duplicate", "induction"
-
-
-def designed_head(
-    kind: str, vocab_size: int = 32, block_size: int = 32, sharpness: float = 20.0
-) -> tuple[AttentionOnly, str, int]:
-    """(model, path, head): an AttentionOnly with weights set by hand, and the place of the head that attends as `kind`
-    says: to the "previous" token, to earlier copies of its token ("duplicate"), or to the tokens that followed such
-    copies ("induction"). It is the only head of the last layer, and as wide as the residual stream x (T, C):
-
-        scores = x W_QK xᵀ,  z W_O = pattern x W_OV,  W_QK = W_Q, W_OV = W_O, W_K = W_V = I, scale 1
-        x = [token | position | written | read],  C = V + T + V + V
-
-    token and position are one-hot, and the other two parts are 0 at first. "previous" copies the token that it attends
-    to into `written`, and "induction" into `read`, which the unembedding, β times the identity, reads. β = sharpness:
-
-        previous    score_ij = β [j = i - 1]
-        duplicate   score_ij = β [t_j = t_i] - β [j = i]
-        induction   score_ij = β [written_j = t_i] - β [j = 0], in the layer after "previous", which has written the
-                    token before j at j; at position 0, which has none before it, it wrote token 0 itself, and the
-                    second term makes up for that
-
-    An unwanted position gets at most exp(-β) times the attention of a wanted one. Where no position is wanted, those of
-    score 0 share the attention. Raises KeyError for an unknown kind."""
-    if kind not in DESIGNS:
-        raise KeyError(unknown("designed head", kind, DESIGNS))
-    V, T = vocab_size, block_size
-    C = 3 * V + T
-    token, position, written, read = np.split(np.eye(C), [V, V + T, 2 * V + T])  # (V, C), (T, C), (V, C), (V, C)
-    previous = position.T @ np.eye(T, k=-1) @ position, token.T @ written  # W_QK / β and W_OV
-    duplicate = token.T @ token - position.T @ position, np.zeros((C, C))
-    induction = token.T @ written - np.outer(position.sum(0), position[0]), token.T @ read
-    layers = {"previous": [previous], "duplicate": [duplicate], "induction": [previous, induction]}[kind]
-
-    with init.skipped():
-        model = AttentionOnly(V, T, n_layer=len(layers), n_head=1, n_embd=C)
-    for module, weight in (model.wte, token), (model.wpe, position), (model.lm_head, sharpness * read):
-        module.weight.detach().copy_(tensor(weight))
-    for block, (W_QK, W_OV) in zip(model.blocks, layers):
-        block.attn.scale = 1.0
-        block.attn.load_from_heads([sharpness * W_QK], [np.eye(C)], [np.eye(C)], W_OV)
-    return model, f"blocks.{len(layers) - 1}.attn", 0

@@ -10,9 +10,8 @@ from minigrad import nn, study
 from minigrad.study import layers
 from minigrad.study import stats as patterns
 from minigrad.study.ledger import _numbers
-from minigrad.study.models import designed_head
 
-from .models import ATTN, gpt, tokens
+from .models import ATTN, designed_head, gpt, tokens
 
 
 def near(x, expected, rtol=1e-10):
