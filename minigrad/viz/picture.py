@@ -4,11 +4,10 @@
     viz.graph(loss, names=model).save("loss.svg")
 
 Blue boxes are ops, with their parameters and the shape and dtype of what they return. Sand-coloured boxes are leaves,
-frames are modules, and violet folders are modules whose ops are folded into one box. A dot is an input without a
-gradient, of which the graph keeps nothing. This draws the backward pass, with each op's derivative and the size of the
-gradients; where a value was used several times, a + adds them up:
+and frames are modules. A dot is an input without a gradient, of which the graph keeps nothing. This draws the backward
+pass, with each op's derivative and the size of the gradients; where a value was used several times, a + adds them up:
 
-    viz.graph(loss, names=model, direction="backward", depth=2, show=["shape", "grad_norm"]).save("backward.svg")
+    viz.graph(loss, names=model, direction="backward", show=["shape", "grad_norm"]).save("backward.svg")
 """
 
 import os
@@ -17,7 +16,6 @@ import shutil
 import subprocess
 import textwrap
 import warnings
-from collections import Counter
 from collections.abc import Iterable
 from itertools import takewhile
 from pathlib import Path
@@ -25,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import GraphError, Node, Value, backward, reachable
+from ..autograd import GraphError, Value, backward, reachable
 from ..base.errors import unknown
 from ..base.files import atomic_write
 from ..ops.derivatives import derivative, letters_of
@@ -40,11 +38,10 @@ START = "*"  # represents the caller, as the user of the results
 class Graph:
     """What `graph` returns: `source` is the DOT text, `digraph` the graphviz.Digraph (restyle it before saving).
 
-    ops, leaves: how many there are, drawn or not.
-    hidden: {module path: how many of its ops are not drawn}."""
+    ops, leaves: how many there are."""
 
-    def __init__(self, digraph: Any, ops: int = 0, leaves: int = 0, hidden: Any = None) -> None:
-        self.digraph, self.ops, self.leaves, self.hidden = digraph, ops, leaves, hidden or {}
+    def __init__(self, digraph: Any, ops: int = 0, leaves: int = 0) -> None:
+        self.digraph, self.ops, self.leaves = digraph, ops, leaves
 
     @property
     def source(self) -> str:
@@ -52,8 +49,7 @@ class Graph:
         return self.digraph.source
 
     def __repr__(self):
-        hidden = sum(self.hidden.values())
-        return f"<Graph of {count(self.leaves, 'leaf')} and {count(self.ops, 'op')}, {hidden:,} of them hidden>"
+        return f"<Graph of {count(self.leaves, 'leaf')} and {count(self.ops, 'op')}>"
 
     def save(self, path: FilePath) -> list[Path]:
         """Write path.dot, and path.svg or path.png as the suffix says (none: SVG), for which the program `dot` is
@@ -83,21 +79,18 @@ def graph(
     tensors: Any,
     *,
     names: Any = None,
-    depth: int | None = None,
     direction: str = "forward",
     show: Iterable[str] = ("shape",),
-    max_nodes: int = 200,
+    max_nodes: int = 500,
 ) -> Graph:
     """The graph behind one or several Tensors, as a Graph to save. It can be drawn before and after backward.
 
     names: a Module, which lends the names of its parameters and submodules, or a dict {name: Tensor}.
-    depth: fold modules into one box each at this level: 1 shows wte, blocks.0, blocks.1, …; 2 blocks.0.attn, …
     direction: "forward", or "backward": the derivative of each op, with arrows from the loss to the leaves that carry
         gradients, and a "+" where those of several uses of a value are added.
     show: any of "shape", which includes the dtype, and "grad_norm": the Euclidean norm of gradients on the edges. They
         are those of the tensors' sum, from a backward walk that changes no .grad and runs no hooks.
-    max_nodes: in a graph of more ops and leaves, modules are folded into one box each, the deepest first. The picture
-        says what was hidden, and so does `hidden` of the Graph.
+    max_nodes: the most ops and leaves that are drawn. Of a large model draw a part: viz.graph(model.blocks[0](x)).
     Raises GraphError if a Tensor has no graph, or with grad_norm if backward has freed it, ImportError if the Python
     package graphviz is missing, ValueError for an unknown direction or thing to show, and for a graph too large."""
     try:
@@ -120,16 +113,14 @@ def graph(
                 f"no graph was recorded for this tensor of shape {x.shape}: it was made under no_grad() or "
                 f"inference_mode(), or nothing that it was made from has requires_grad=True"
             )
-    if depth is not None and depth < 1:
-        raise ValueError(f"depth must be at least 1, or None, got {depth}")
     roots = list(dict.fromkeys(x.node for x in tensors))
-    recorded = _Recorded(roots, names, depth, max_nodes, show)
+    recorded = _Recorded(roots, names, show)
+    ops, leaves = len(recorded.ops), len(recorded.leaves)
+    if ops + leaves > max_nodes:
+        raise ValueError(f"the graph has {ops + leaves} boxes: draw a part of the model, or give a larger max_nodes")
     recorded.draw(direction == "backward")
-    leaves = sum(isinstance(x, Node) for x in recorded.box)
-    hidden = {key: n for key, n in recorded.sizes.items() if isinstance(key, str)}
-    caption = [f"{count(leaves, 'leaf')}, {count(len(recorded.ops), 'op')}"]
-    caption += [f"hidden is what is in {', '.join(hidden)}"] if hidden else []
-    return Graph(recorded.picture.digraph(graphviz, caption, recorded.module), len(recorded.ops), leaves, hidden)
+    caption = f"{count(leaves, 'leaf')}, {count(ops, 'op')}"
+    return Graph(recorded.picture.digraph(graphviz, caption, recorded.module), ops, leaves)
 
 
 class _Picture:
@@ -139,7 +130,7 @@ class _Picture:
     def __init__(self):
         self.ids: dict = {}  # {op or leaf: its name in the DOT text}
         self.boxes: dict = {}  # path of the module in whose frame they lie, as a tuple -> [(id, attributes)]
-        self.edges: dict = {}  # (id, id, port, label), as an ordered set: two edges differ if their ports do
+        self.edges: list = []  # (id, id, label)
 
     def add(self, key, kind, frame, tooltip, title=None, lines=(), **attributes):
         self.ids[key] = f"n{len(self.ids)}"
@@ -147,16 +138,14 @@ class _Picture:
         attributes = {**STYLES[kind], **label, "tooltip": line(tooltip), **attributes}
         self.boxes.setdefault(frame, []).append((self.ids[key], attributes))
 
-    def edge(self, tail, head, port, *label):
+    def edge(self, tail, head, *label):
         """Each part of the label is a line: \\l ends it, and puts it at the left."""
         text = "\\l".join(f"\u00a0{part}\u00a0" for part in label if part)  # SVG drops spaces that break
-        self.edges[self.ids[tail], self.ids[head], port, text + "\\l" * ("\\l" in text)] = None
+        self.edges.append((self.ids[tail], self.ids[head], text + "\\l" * ("\\l" in text)))
 
     def digraph(self, graphviz, caption, module):
         """A graphviz.Digraph. module(path): what stands in the frame of a module."""
-        rows = [row for text in caption for row in textwrap.wrap(text, 80, max_lines=3, placeholder=" …")]
-        label = f"<{'<br/>'.join(small(row, GREY) for row in rows)}>"
-        dot = graphviz.Digraph("minigrad", graph_attr={**FONT, "label": label, "tooltip": " "})
+        dot = graphviz.Digraph("minigrad", graph_attr={**FONT, "label": f"<{small(caption, GREY)}>", "tooltip": " "})
         dot.attr("graph", bgcolor="transparent", ranksep="0.3", nodesep="0.22")
         dot.attr("node", **FONT, fontsize="11", fontcolor=DARK, shape="box", style="filled", height="0", width="0")
         dot.attr("edge", **FONT, fontsize="9", fontcolor=GREY, color=GREY, arrowsize="0.6", tooltip=" ")
@@ -173,7 +162,7 @@ class _Picture:
                         fill(inside, inner)
 
         fill(dot, ())
-        for tail, head, _, text in self.edges:
+        for tail, head, text in self.edges:
             dot.edge(tail, head, text or None)
         return dot
 
@@ -181,11 +170,9 @@ class _Picture:
 class _Recorded:
     """The graph behind the nodes `roots`, to be drawn in a _Picture.
 
-    box: {op or leaf: the box to draw it in}, itself or the path of a module that is folded. sizes: {box: how many ops
-    are in it}. uses: {value: its uses outside its own box}; a use is (box, number of the input, or None for a folded
-    box, which uses a value once however many of its ops do)."""
+    uses: {value: its uses}, each (op, number of the input), or (START, None) for a root."""
 
-    def __init__(self, roots, names, depth, max_nodes, show):
+    def __init__(self, roots, names, show):
         self.roots, self.picture = roots, _Picture()
         self.shapes = "shape" in show
         self.found = reachable(roots, 0)
@@ -193,38 +180,28 @@ class _Recorded:
         names, self.classes = _names(names)
         self.letters = letters_of(self.found)
         self.names = self.letters | names
-        self.box = _folded(self.ops, depth, max_nodes)
-        self.box |= {node: node for node in roots if node.op is None and node not in self.box}
-        self.sizes = Counter(self.box[op] for op in self.ops)
         self.uses: dict = {}
         for op in self.ops:
             for i, node in enumerate(op.parents):
-                if node is not None and self.box[node.op or node] != self.box[op]:
-                    self.uses.setdefault(node, {})[self._use(op, i)] = None
+                if node is not None:
+                    self.uses.setdefault(node, []).append((op, i))
         for root in roots:
-            self.uses.setdefault(root, {})[START, None] = None
+            self.uses.setdefault(root, []).append((START, None))
+        self.leaves = [node for node in self.uses if node.op is None]
         self.norms = self._norms() if "grad_norm" in show else None
 
-    def _use(self, op, i):
-        return (op, i) if self.box[op] is op else (self.box[op], None)
-
     def _norms(self):
-        """{value: |its gradient|, (value, use): |what comes by that use|} of the sum of the roots, between boxes."""
+        """{value: |its gradient|, (value, use): |what comes by that use|} of the sum of the roots."""
         parts: dict = {}
-
-        def arrive(node, use, g):
-            if use[0] != self.box[node.op or node]:
-                of = parts.setdefault(node, {})
-                of[use] = of[use] + g if use in of else g
 
         def inspect(op, dys, dxs):
             for i, g in enumerate(dxs):
                 if g is not None:
-                    arrive(op.parents[i], self._use(op, i), g)
+                    parts.setdefault(op.parents[i], {})[op, i] = g
 
         cotangents = [ones(root.shape, dtype=root.dtype, device=root.device) for root in self.roots]
         for root, g in zip(self.roots, cotangents):
-            arrive(root, (START, None), g)
+            parts.setdefault(root, {})[START, None] = g
         backward(self.roots, cotangents, inspect=inspect)
         by_use = {(node, use): norm(g) for node, of in parts.items() for use, g in of.items()}
         return by_use | {node: norm(sum(of.values())) for node, of in parts.items()}
@@ -237,41 +214,30 @@ class _Recorded:
         for op in reversed(self.ops) if backward else self.ops:
             self._add_op(op, backward)
         for node, uses in self.uses.items():
-            if node.op is None and self.box[node] is node:
+            if node.op is None:
                 self._add_leaf(node, ".grad" if backward else "")
-            home = self.box[node.op or node]
+            home = node.op or node
             if not backward:
-                for key, i in uses:
-                    if key != START:
-                        parts = self._output_of(node), self._norm_of((node, (key, i)))
-                        self.picture.edge(home, key, i, " ".join(filter(None, parts)))
+                for op, i in uses:
+                    if op != START:
+                        parts = self._output_of(node), self._norm_of((node, (op, i)))
+                        self.picture.edge(home, op, " ".join(filter(None, parts)))
                 continue
             name = f"d{self.names[node]}" if node.op is not None and node in self.names else self._output_of(node)
             label = name, str(node.shape) if self.shapes else "", self._norm_of(node)
             if len(uses) == 1:
-                ((key, i),) = uses
-                self.picture.edge(key, home, i, *label)
+                self.picture.edge(uses[0][0], home, *label)
                 continue
             plus = ("+", node)
-            self.picture.add(plus, "plus", _common([_place(key) for key, _ in uses]), "a sum of gradients", "+")
-            for key, i in uses:
-                self.picture.edge(key, plus, i, self._norm_of((node, (key, i))))
-            self.picture.edge(plus, home, None, *label)
+            self.picture.add(plus, "plus", _common([_place(op) for op, _ in uses]), "a sum of gradients", "+")
+            for op, i in uses:
+                self.picture.edge(op, plus, self._norm_of((node, (op, i))))
+            self.picture.edge(plus, home, *label)
 
     # -- boxes and texts
 
     def _add_op(self, op, backward):
-        """The box of an op, or of the module in which it is folded."""
-        key = self.box[op]
-        if key in self.picture.ids:
-            return
-        outputs = [] if backward else self._outputs(key)
-        if key is not op:
-            leaves = sum(key == each for node, each in self.box.items() if isinstance(node, Node))
-            held = count(self.sizes[key], "op") + (f", {count(leaves, 'leaf')}" if leaves else "")
-            title = self.module(key) + (" backward" if backward else "")
-            self.picture.add(key, "module", _place(key), f"folded: {key}", title, [(held, DARK), *outputs])
-            return
+        outputs = [] if backward else self._outputs(op)
         made = op.describe().replace(os.path.dirname(op.line[0]) + os.sep, "")  # pictures may be published: no folders
         border = {"penwidth": "2"} if any(node.op is op for node in self.roots) else {}
         if backward:
@@ -284,7 +250,7 @@ class _Recorded:
         for i, node in enumerate(() if backward else op.parents):
             if node is None:
                 self.picture.add((op, i), "dot", _place(op), "an input without a gradient")
-                self.picture.edge((op, i), op, i)
+                self.picture.edge((op, i), op)
 
     def _add_leaf(self, node, suffix):
         inside = _common([_place(key) for key, _ in self.uses[node]])
@@ -298,19 +264,18 @@ class _Recorded:
         shown = [f"{key}={parameter(value)}" for key, value in op.params.items() if parameter(value) not in dull]
         return [", ".join(shown)] if shown else []
 
-    def _outputs(self, key):
-        """A line for each value that leaves a box and has a name or a shape to show."""
-        leaving = [node for node in self.uses if node.op is not None and self.box[node.op] == key]
+    def _outputs(self, op):
+        """A line for each result of an op that has a name or a shape to show."""
         lines = []
-        for node in sorted(leaving, key=lambda node: (node.op.serial, node.index)):
+        for _, node in sorted(self.found[op].items()):
             shape = f"{node.shape} {node.dtype}" if self.shapes else ""
             if text := ": ".join(filter(None, (self.names.get(node), shape))):
                 lines.append((f"{self._output_of(node)} {text}".strip(), DIM))
         return lines[:5] + [(f"and {len(lines) - 5} more", DIM)] * (len(lines) > 5)
 
     def _output_of(self, node):
-        """Which output of its op a value is, if there are several and the op has a box of its own."""
-        return f"[{node.index}]" if node.op is not None and node.op.outputs and self.box[node.op] is node.op else ""
+        """Which output of its op a value is, if there are several."""
+        return f"[{node.index}]" if node.op is not None and node.op.outputs else ""
 
     def _norm_of(self, gradient):
         """The label of an edge: the norm of the gradient of a value, or of a (value, use)."""
@@ -342,51 +307,11 @@ def _names(names):
     return {x.node: str(name) for name, x in (names or {}).items()}, classes
 
 
-# -------------------------------------------------------------------------------------------------------------- folding
-
-
-def _folded(ops, depth, max_nodes):
-    """{op or leaf: its box}. Modules at level `depth` (None: no level) are folded first, and then the deepest ones,
-    until at most max_nodes boxes are left. Raises ValueError if that cannot be."""
-    for n in range(max((len(_place(op)) for op in ops), default=0) + 1, 0, -1):
-        box = {}
-        for op in ops:
-            path, at_depth = _place(op), _module_at(op, depth)
-            folds = [".".join(path[:n])] * (len(path) >= n) + [at_depth] * (at_depth is not None)
-            box[op] = min(folds, key=len, default=op)
-        drawn = _with_leaves(ops, box)
-        if len(set(drawn.values())) <= max_nodes:
-            return drawn
-    raise ValueError(
-        f"the graph has {len(set(drawn.values()))} boxes, also with modules folded: give a larger max_nodes"
-    )
-
-
-def _with_leaves(ops, box):
-    """`box` with the leaves: a leaf used by a single folded box is in that box, any other has its own."""
-    box = dict(box)
-    for op in ops:
-        for node in op.parents:
-            if node is not None and node.op is None:
-                key = box[op] if isinstance(box[op], str) else node
-                box[node] = key if box.get(node, key) == key else node
-    return box
-
-
-def _place(box):
-    """The path of the module in whose frame a box is drawn, as a tuple."""
-    if box == START:
-        return ()
-    scope = box.rpartition(".")[0] if isinstance(box, str) else box.scope
-    return tuple(scope.split(".")) if scope else ()
+def _place(op):
+    """The path of the module in whose frame the box of an op is drawn, as a tuple."""
+    return () if op == START or not op.scope else tuple(op.scope.split("."))
 
 
 def _common(places):
     """The path of the innermost module that holds all of them."""
     return tuple(level[0] for level in takewhile(lambda level: len(set(level)) == 1, zip(*places)))
-
-
-def _module_at(op, depth):
-    """The path of the module at level `depth` in which op ran, or None. blocks.1 is one level, not two."""
-    levels = re.split(r"\.(?!\d+(?:\.|$))", op.scope)
-    return ".".join(levels[:depth]) if depth and op.scope and len(levels) >= depth else None

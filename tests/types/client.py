@@ -262,7 +262,7 @@ def look(folder: Path) -> str:
     importance = study.head_importance(model, [(x, y)], "joint_path", steps=2)
     name, head = study.ranked(importance)[0]
     page = trace.to_html(folder / "heads.html", title=f"{name} {head}")
-    source = viz.graph(loss, names=model, depth=2).source
+    source = viz.graph(loss, names=model).source
     written = model.generate(x[:1], 4, temperature=0.8, top_k=5)
     return f"{page.name} {len(source) > 0} {written.shape} {trace.table().best('entropy')[0]}"
 

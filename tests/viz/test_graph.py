@@ -1,4 +1,4 @@
-"""Pictures of graphs: what they say of the forward and the backward pass, the same each time, and how they fold."""
+"""Pictures of graphs: what they say of the forward and the backward pass, the same each time."""
 
 import re
 import subprocess
@@ -83,7 +83,7 @@ def test_an_op_shows_its_parameters_and_what_it_returns():
     g = viz.graph(y)
     assert box(g, y.op.name) == [y.op.name, "dim=1", "(2, 3) float64"]
     assert box(g, "leaf") == ["leaf", "(2, 3) float64"]
-    assert (g.ops, g.leaves, g.hidden) == (1, 1, {})
+    assert (g.ops, g.leaves) == (1, 1)
     assert len(edges(g)) == 1
 
 
@@ -132,12 +132,6 @@ def test_a_leaf_of_two_modules_lies_outside_both():
     model = Tied()
     g = viz.graph(model(mg.randn(2, 3)), names=model)
     assert re.search(r"^\tn\d+ \[label=<<b>a\.weight</b>", g.source, re.M)
-    folded = viz.graph(model(mg.randn(2, 3)), names=model, max_nodes=3)
-    assert sorted(lines[:2] for _, lines in boxes(folded).values()) == [
-        ["a · Linear", "1 op, 1 leaf"],
-        ["a.weight", "(3, 3) float32"],
-        ["b · Linear", "1 op, 1 leaf"],
-    ]
 
 
 def test_a_leaf_alone_is_drawn():
@@ -270,67 +264,6 @@ def test_what_broadcasting_repeated_is_summed_before_it_is_measured():
     assert ("add backward", "+", [three(5 * bias.detach())]) in arrows(picture)
 
 
-# ---------------------------------------------------------------------------------------------------------- folding
-
-
-def test_contributions_within_a_folded_module_need_no_plus():
-    class Square(nn.Module):
-        def forward(self, x):
-            return x * x
-
-    class Model(nn.Module):
-        def __init__(self):
-            self.a, self.b = Square(), Square()
-
-        def forward(self, x):
-            y = self.a(x)
-            return (self.b(y) + y).sum()
-
-    model, x = Model(), leaf(3, dtype=mg.float64)
-    y = x * x
-    g = viz.graph(model(x), names=model, depth=1, direction="backward", show="grad_norm")
-    assert sorted(arrows(g)) == sorted(
-        [
-            ("1", "sum backward", ["1"]),
-            ("sum backward", "add backward", [f"{3**0.5:.3g}"]),
-            ("add backward", "b · Square backward", [f"{3**0.5:.3g}"]),
-            ("b · Square backward", "+", [three(2 * y.detach())]),
-            ("add backward", "+", [f"{3**0.5:.3g}"]),
-            ("+", "a · Square backward", [three((2 * y + 1).detach())]),
-        ]
-    )
-
-
-@pytest.mark.parametrize("max_nodes", [200, 60, 30, 20, 10, 4])
-def test_a_large_graph_is_folded_to_fit(max_nodes):
-    model = Deep(4)
-    loss = model(mg.randn(2, 3))
-    everything = viz.graph(loss, names=model, max_nodes=10**6)
-    g = viz.graph(loss, names=model, max_nodes=max_nodes)
-    assert len(boxes(g)) <= max_nodes
-    assert (g.ops, g.leaves) == (everything.ops, everything.leaves) and not everything.hidden
-    drawn = sum('tooltip="op: ' in attributes for attributes, _ in boxes(g).values())
-    assert drawn + sum(g.hidden.values()) == g.ops
-    for path, ops in g.hidden.items():
-        assert any(f"{ops} op" in " ".join(lines) for _, lines in boxes(g).values()), path
-    if g.hidden:
-        assert f"hidden is what is in {next(iter(g.hidden))}" in g.source
-    ids = set(boxes(g))
-    assert all(a in ids and b in ids and a != b for a, b in edges(g))
-
-
-def test_the_deepest_modules_are_folded_first():
-    model = Deep(4)
-    loss = model(mg.randn(2, 3))
-    linears = {f"blocks.{i}.{name}" for i in range(4) for name in ("first", "second")}
-    assert linears <= set(viz.graph(loss, names=model, max_nodes=30).hidden)
-    blocks = viz.graph(loss, names=model, max_nodes=15)
-    assert {f"blocks.{i}" for i in range(4)} <= set(blocks.hidden)
-    assert box(blocks, "blocks.2 · Tiny")[1].endswith("4 leaves")
-    with pytest.raises(ValueError, match="the graph has 3 boxes, also with modules folded: give a larger max_nodes"):
-        viz.graph(loss, names=model, max_nodes=1)
-
-
 # ------------------------------------------------------------------------------------------------- text and files
 
 
@@ -342,8 +275,8 @@ def test_unknown_names_are_told():
         viz.graph(loss, direction="back")
     with pytest.raises(ValueError, match="no direction 7; there are forward, backward"):
         viz.graph(loss, direction=7)
-    with pytest.raises(ValueError, match="depth must be at least 1, or None, got 0"):
-        viz.graph(loss, depth=0)
+    with pytest.raises(ValueError, match="the graph has 2 boxes: draw a part of the model, or give a larger max_nodes"):
+        viz.graph(loss, max_nodes=1)
 
 
 HOSTILE = [
@@ -357,14 +290,11 @@ def test_any_name_is_shown_as_it_is(name, tmp_path, monkeypatch):
     x = leaf(3)
     monkeypatch.setattr(mode, "scope", f"module {name}")
     z = -x.abs()
-    monkeypatch.setattr(mode, "scope", f"folded {name}.inner")
-    for _ in range(20):
-        z = -z
     monkeypatch.setattr(mode, "scope", "")
     y = z.sum()
-    g = viz.graph(y, names={name: x, f"y{name}": y}, max_nodes=10)
+    g = viz.graph(y, names={name: x, f"y{name}": y})
     shown = texts(g.save(tmp_path / "graph.svg")[1])
-    for text in (name, f"module {name}", f"folded {name}", f"y{name}: () float32"):  # leaf, frame, box, result
+    for text in (name, f"module {name}", f"y{name}: () float32"):  # leaf, frame, result
         text = text.replace("\n", "\\n").replace("\x00", "\\x00").replace("\x1b", "\\x1b") or "''"
         assert (text if len(text) <= 80 else text[:79] + "…") in shown
 
