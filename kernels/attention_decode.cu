@@ -4,10 +4,10 @@
 //   layout   q (B, nh, D), k (B, nh / group, D) and v (B, nh / group, Dv), of the new position; keys
 //            (B, nh / group, D, capacity), so that scores of neighbours are summed side by side, and values
 //            (B, nh / group, capacity, Dv): of any strides, but the last is 1. o (B, nh, Dv) compact; length: one number,
-//            less than capacity; first (B,) and slopes (nh,), or null
+//            less than capacity
 //   launch   grid (B nh,), a block for each head, 1 or a multiple of 32 threads; (SPAN + D + Dv) R of shared memory
-//   equals   keys[:, :, :, length] = k; values[:, :, length] = v; s = np.arange(first, length + 1)
-//            o = softmax(scale * q @ keys[:, s] - slopes * (length - s)) @ values[s]
+//   equals   keys[:, :, :, length] = k; values[:, :, length] = v; s = np.arange(length + 1)
+//            o = softmax(scale * q @ keys[:, s]) @ values[s]
 //
 // As in attention_forward.cu, the softmax is computed online, SPAN keys at a time. Several heads may share keys, so a
 // block reads the new ones where they came from: in the cache they may not have arrived.
@@ -43,13 +43,12 @@ __device__ __forceinline__ void weighted_sums(int n, const R* w, const T* x, lon
   for (i += threadIdx.x; i < n; i += blockDim.x) weighted_sums<1>(i, w, x, stride, m, put);
 }
 
-// args  B = grid // n.nh; o (B, n.nh, n.Dv); q (B, n.nh, n.D) at n.q; length (1); first? (B); slopes? (n.nh);
+// args  B = grid // n.nh; o (B, n.nh, n.Dv); q (B, n.nh, n.D) at n.q; length (1);
 //       k (B, n.nh // n.group, n.D) at n.k; v (B, n.nh // n.group, n.Dv) at n.v;
 //       keys (B, n.nh // n.group, n.D) at n.keys; values (B, n.nh // n.group, 1, n.Dv) at n.values
 extern "C" __global__ void attention_decode(T* __restrict__ o, const T* __restrict__ q, const T* __restrict__ k,
                                             const T* __restrict__ v, T* __restrict__ keys, T* __restrict__ values,
-                                            const long long* __restrict__ length, const long long* __restrict__ first,
-                                            const double* __restrict__ slopes, Decode n, double scale) {
+                                            const long long* __restrict__ length, Decode n, double scale) {
   DYNAMIC_SHARED(R, shared);
   R *p = shared, *Q = p + SPAN, *O = Q + n.D;  // p: scores, then the unnormalised pattern
   const long long h = blockIdx.x % n.nh, b = blockIdx.x / n.nh, kv = h / n.group, end = *length;
@@ -71,13 +70,10 @@ extern "C" __global__ void attention_decode(T* __restrict__ o, const T* __restri
   Total<R> total = {};
   total.add(weight);
   each(Dv, [&](long long d) { O[d] = weight * R(v[d]); });
-  for (long long s0 = first ? first[b] : 0; s0 < end; s0 += SPAN) {
+  for (long long s0 = 0; s0 < end; s0 += SPAN) {
     const int count = int(end - s0 < SPAN ? end - s0 : SPAN);
     __syncthreads();  // all have read p of the previous keys, and Q is whole
-    weighted_sums(count, Q, keys + s0, n.keys[2], D, [&](int j, R qk) {
-      p[j] = qk * R(scale);
-      if (slopes) p[j] -= R(slopes[h] * double(end - s0 - j));
-    });
+    weighted_sums(count, Q, keys + s0, n.keys[2], D, [&](int j, R qk) { p[j] = qk * R(scale); });
     __syncthreads();
     const R before = top, now = largest(count, [&](long long j) { return p[j]; });
     if (before < now) top = now;

@@ -7,18 +7,18 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..autograd import Handle
-from ..dtypes import DEFAULT_FLOAT, float64, int64
+from ..dtypes import DEFAULT_FLOAT
 from ..ops.public import cat, stack
-from ..tensor import Tensor, arange, check_same_kind, empty, tensor
+from ..tensor import Tensor, check_same_kind, empty, tensor
 from ..typing import DTypeLike
 from . import functional as F
 from . import init
 from .cache import KVCache
 from .heads import Head, load
 from .layers import Linear
-from .masks import combined, hidden_future
+from .masks import as_one
 from .module import Module, Parameter, factory
-from .positions import alibi, alibi_slopes, rotary
+from .positions import rotary
 
 FORMS = "per_head", "batched", "fused"
 POINTS = "q", "k", "v", "qk", "pattern", "z"  # values of each head that hooks see, in the order of the forward
@@ -60,7 +60,7 @@ class MultiheadAttention(Module):
     gives the matrices of a single head: rows i d_k … (i + 1) d_k of W_q are W_Q^i transposed.
 
     num_kv_heads: a divisor of num_heads. Groups of heads then share keys and values (Ainslie et al. 2023); with 1, all
-    heads share them (Shazeer 2019). scale: replaces 1/√d_k. positions: "rotary" or "alibi", see nn.positions. dropout:
+    heads share them (Shazeer 2019). scale: replaces 1/√d_k. positions: "rotary", see nn.positions, or None. dropout:
     of the pattern.
 
     batch_first=True has to be said, since PyTorch's default is (T, B, C): inputs and output are (B, T, C) here. Raises
@@ -86,8 +86,8 @@ class MultiheadAttention(Module):
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
         if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ValueError(f"num_heads {num_heads} is not divisible by num_kv_heads {num_kv_heads}")
-        if positions not in (None, "rotary", "alibi"):
-            raise ValueError(f"positions must be None, 'rotary' or 'alibi', got {positions!r}")
+        if positions not in (None, "rotary"):
+            raise ValueError(f"positions must be None or 'rotary', got {positions!r}")
         if positions == "rotary" and embed_dim // num_heads % 2:
             raise ValueError(f"rotary positions need an even head size, got {embed_dim // num_heads}")
         if not 0 <= dropout <= 1:
@@ -120,8 +120,8 @@ class MultiheadAttention(Module):
 
     def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
                 key_padding_mask: Tensor | None = None, need_weights: bool = False, attn_mask: Tensor | None = None,
-                average_attn_weights: bool = True, is_causal: bool = False, *, cache: KVCache | None = None,
-                left_padding: Tensor | None = None) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+                average_attn_weights: bool = True, is_causal: bool = False, *,
+                cache: KVCache | None = None) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """(output (B, T, C), pattern or None) of query (B, T, C), key and value (B, S, C).
 
         key defaults to query, value to key. Masks are those of torch.nn.MultiheadAttention: True in a bool mask means
@@ -132,18 +132,16 @@ class MultiheadAttention(Module):
 
         cache: a KVCache. The new keys and values are added to it, and the queries see all S that it then holds: masks
         must cover them, and is_causal counts the queries' positions from the cache's length before the call. A single
-        query without masks takes a faster path in the fused form: see `decodes`.
-
-        left_padding (B,) int64: the number of keys hidden at the start of each row."""
+        query without masks takes a faster path in the fused form: see `decodes`."""
         key = query if key is None else key
         value = key if value is None else value
-        self._check(query, key, value, left_padding)
+        self._check(query, key, value)
         masked = need_weights or attn_mask is not None or key_padding_mask is not None
         if cache is not None and query.shape[1] == key.shape[1] == 1 and not masked and self.decodes:
-            z, pattern = self._decoded(query, key, value, cache, left_padding)  # (B, 1, nh·d_v), None
+            z, pattern = self._decoded(query, key, value, cache)  # (B, 1, nh·d_v), None
         else:
             start = 0 if cache is None else cache.length
-            mask, is_causal = self._masks(query, key, attn_mask, key_padding_mask, left_padding, is_causal, start)
+            mask, is_causal = as_one(query, key, attn_mask, key_padding_mask, is_causal, start, self.num_heads)
             form = self._form(need_weights)
             z, pattern = form(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v)
         y = self.out_proj(z)  # (B, T, C)
@@ -197,12 +195,10 @@ class MultiheadAttention(Module):
         W = self.out_proj.weight
         return W.storage.backend.attention_fits(W.dtype, max(self.d_k, self.d_v))
 
-    def _decoded(self, query, key, value, cache, left_padding):
+    def _decoded(self, query, key, value, cache):
         """The fused form for a single query and a cache."""
         q, k, v = self._projected(query, key, value, cache.position)  # (B, nh, 1, d_k), (B, nkv, 1, d_k), …
-        alibi = self.positions == "alibi"
-        slopes = tensor(alibi_slopes(self.num_heads), dtype=float64, device=query.device) if alibi else None
-        z = cache.attend(q, k, v, left_padding, slopes, self.score_scale)  # (B, nh, 1, d_v)
+        z = cache.attend(q, k, v, self.score_scale)  # (B, nh, 1, d_v)
         return self._side_by_side(z), None  # (B, 1, nh·d_v)
 
     def _with_past(self, query, key, value, cache):
@@ -275,7 +271,7 @@ class MultiheadAttention(Module):
         load(self, W_Q, W_K, W_V, W_O)
         return self
 
-    # ------------------------------------------------------------------------------------------------- sizes and masks
+    # ------------------------------------------------------------------------------------------------- sizes
 
     @property
     def score_scale(self) -> float:
@@ -309,38 +305,15 @@ class MultiheadAttention(Module):
             return self._batched
         return getattr(self, f"_{impl}")
 
-    def _check(self, query, key, value, left_padding):
+    def _check(self, query, key, value):
         for name, x, length in ("query", query, "T"), ("key", key, "S"), ("value", value, "S"):
             if x.ndim != 3 or x.shape[2] != self.embed_dim:
                 raise ValueError(f"{name} must be (B, {length}, {self.embed_dim}), got shape {x.shape}")
-        if (B := query.shape[0]) != key.shape[0] or key.shape[:2] != value.shape[:2]:
+        if query.shape[0] != key.shape[0] or key.shape[:2] != value.shape[:2]:
             raise ValueError(f"query {query.shape}, key {key.shape} and value {value.shape} do not fit each other")
-        gates = "head_gates", self.head_gates, (self.num_heads,), query.dtype
-        for name, x, shape, dtype in (gates, ("left_padding", left_padding, (B,), int64)):
-            if x is not None and (x.shape != shape or x.dtype != dtype):
-                raise ValueError(f"{name} must be {shape} of {dtype}, got {x.shape} of {x.dtype}")
-
-    def _masks(self, query, key, attn_mask, key_padding_mask, left_padding, is_causal, start):
-        """(all masks as one, is_causal), as F.attention_pattern takes them. The queries begin at position start."""
-        (B, T), S, nh = query.shape[:2], start + key.shape[1], self.num_heads
-        masks = []
-        if attn_mask is not None:
-            if attn_mask.shape not in ((T, S), (B * nh, T, S)):  # (B, T, S) would be taken for a mask of each head
-                raise ValueError(f"attn_mask must be {(T, S)} or {(B * nh, T, S)}, got shape {attn_mask.shape}")
-            masks.append(attn_mask.reshape(B, nh, T, S) if attn_mask.ndim == 3 else attn_mask)
-        if key_padding_mask is not None:
-            if key_padding_mask.shape != (B, S):
-                raise ValueError(f"key_padding_mask must be {(B, S)}, got shape {key_padding_mask.shape}")
-            masks.append(key_padding_mask.reshape(B, 1, 1, S))
-        if left_padding is not None:
-            masks.append((arange(S, device=query.device) < left_padding.unsqueeze(1)).reshape(B, 1, 1, S))
-        if self.positions == "alibi":
-            masks.append(alibi(alibi_slopes(self.num_heads), T, S, start, query.dtype, query.device))
-        if is_causal and start:
-            is_causal = False
-            if key.shape[1] > 1:  # a single query stands last, and sees all keys
-                masks.append(hidden_future(T, S, start, query.device))
-        return combined(masks, query.dtype), is_causal
+        gates, shape = self.head_gates, (self.num_heads,)
+        if gates is not None and (gates.shape != shape or gates.dtype != query.dtype):
+            raise ValueError(f"head_gates must be {shape} of {query.dtype}, got {gates.shape} of {gates.dtype}")
 
     def new_cache(self, batch: int, capacity: int) -> KVCache:
         """An empty KVCache for `batch` sequences of up to `capacity` positions."""

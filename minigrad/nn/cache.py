@@ -1,7 +1,5 @@
 """What generation remembers: keys and values of the positions that the model has seen."""
 
-from collections.abc import Sequence
-
 from ..autograd import is_grad_enabled
 from ..dtypes import int64
 from ..ops.attention import attention_decode
@@ -37,16 +35,14 @@ class KVCache:
         self.position.add_(T)
         return self.k[:, :, : self.length], self.v[:, :, : self.length]
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, left_padding: Tensor | None = None,
-               slopes: Sequence[float] | None = None, scale: float = 1.0) -> Tensor:  # fmt: skip
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, scale: float = 1.0) -> Tensor:
         """Add one position, k (B, nkv, 1, d_k) and v (B, nkv, 1, d_v), and let q (B, nh, 1, d_k) attend to all so far:
         (B, nh, 1, d_v). Raises as append does.
 
-        The work is in proportion to `length`. In a captured step each call adds another position. left_padding and
-        slopes are `first` and `slopes` of attention_decode."""
+        The work is in proportion to `length`. In a captured step each call adds another position."""
         self._check(k, v)
         self.grow(1)
-        z = attention_decode(q, k, v, self.k.mT, self.v, self.position, left_padding, slopes, scale)
+        z = attention_decode(q, k, v, self.k.mT, self.v, self.position, scale)
         self.position.add_(1)
         return z
 

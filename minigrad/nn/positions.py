@@ -1,32 +1,13 @@
-"""Four ways to tell attention where a token stands. Without one, its output does not depend on the order of the keys.
-
-learned      an Embedding of positions, added to the tokens
-sinusoidal   fixed waves, added to the tokens (Vaswani et al. 2017, section 3.5)
-rotary       queries and keys are rotated by angles that grow with the position (Su et al. 2021)
-alibi        scores are lowered in proportion to the distance (Press, Smith and Lewis 2021)
-"""
+"""Rotary positions: queries and keys are rotated by angles that grow with the position (Su et al. 2021)."""
 
 import functools
-import math
-from collections.abc import Sequence
 
 import numpy as np
 
-from ..dtypes import DEFAULT_FLOAT
 from ..ops.public import cat
 from ..tensor import Tensor, tensor
-from ..typing import DTypeLike
 
-__all__ = ["sinusoidal", "rotary", "alibi_slopes", "alibi"]
-
-
-def sinusoidal(positions: Tensor, C: int, dtype: DTypeLike = DEFAULT_FLOAT) -> Tensor:
-    """positions (…) ints -> (…, C): sin and cos of position / 10000^(2i / C), alternating."""
-    i = np.arange(C)
-    rates = tensor(10000.0 ** (-(i // 2 * 2) / C), device=positions.device)  # (C,), float64
-    shift = tensor(i % 2 * (math.pi / 2), device=positions.device)  # cos x = sin(x + π/2)
-    angles = positions.to(rates.dtype).unsqueeze(-1) * rates  # (…, C)
-    return (angles + shift).sin().to(dtype)
+__all__ = ["rotary"]
 
 
 def rotary(x: Tensor, start: int | Tensor = 0, base: float = 10000.0) -> Tensor:
@@ -60,19 +41,3 @@ def _turns(start, T, d, base):
     rates = base ** (-np.arange(0, d, 2) / d)  # (d / 2,)
     angles = np.arange(start, start + T)[:, None] * rates  # (T, d / 2)
     return np.concatenate([np.cos(angles)] * 2, -1), np.concatenate([-np.sin(angles), np.sin(angles)], -1)
-
-
-def alibi_slopes(nh: int) -> list[float]:
-    """The slope of each of nh heads, a list of nh floats: 2^(-8/nh), 2^(-16/nh), … if nh is a power of two. Otherwise,
-    as in the paper, those of the next lower power of two, and then every other one of the next higher."""
-    power = 2 ** int(math.log2(nh)) if nh else 0
-    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
-    return slopes + [2 ** (-4 * (2 * i + 1) / power) for i in range(nh - power)]
-
-
-def alibi(
-    slopes: Sequence[float], T: int, S: int, start: int = 0, dtype: DTypeLike = DEFAULT_FLOAT, device: str = "cpu"
-) -> Tensor:
-    """-slope · |t - s| for queries at start … start + T - 1 and keys at 0 … S - 1: (nh, T, S), added to the scores."""
-    distance = np.abs(np.arange(start, start + T)[:, None] - np.arange(S))  # (T, S)
-    return tensor(-np.asarray(slopes, np.float64)[:, None, None] * distance, dtype=dtype, device=device)

@@ -150,8 +150,7 @@ def every_primitive(on):
     on.sgd_([(x, x + 1, x + 2, 0)], lambda: [(0.1, 0.2)], 0.9, True)
     on.muon_([(x, x + 1, x + 2, 0, 3, 1.0)], lambda: [(0.1, 0.2, 0.9)], True, ((3.0, -4.0, 2.0),), 1e-7)
     heads, cache = np.ones((2, 4, 1, 8), F32), [np.zeros((2, 2, *shape), F32) for shape in ((8, 16), (16, 8))]
-    at, slopes = np.array(3), np.ones(4)
-    on.attention_decode_(heads, heads[:, :2], heads[:, :2], *cache, at, np.zeros(2, np.int64), slopes, 1.0)
+    on.attention_decode_(heads, heads[:, :2], heads[:, :2], *cache, np.array(3), 1.0)
     for k in 20, 40_000:
         on.matmul(np.ones((4, k), F32), np.ones((k, 5), F32))
     words, turn = np.zeros(8, WORD), np.array([0])

@@ -184,7 +184,7 @@ def test_an_index_that_the_step_computes():
     np.testing.assert_array_equal(f(x).numpy(), table[x.argmax(1)].numpy())
 
 
-@pytest.mark.parametrize("positions", ["learned", "rotary", "alibi"])
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_generation_captures_the_step_of_a_token(monkeypatch, positions):
     sizes = dict(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16)
     model = nn.GPT(nn.GPTConfig(**sizes, positions=positions)).to("cuda")

@@ -84,7 +84,6 @@ SETTINGS = {
     "added mask and padding": dict(S=4, T=3, attn_mask=ADDED, key_padding_mask=PADDING),
     "scale": dict(made=dict(scale=1.0)),
     "rotary": dict(made=dict(positions="rotary"), is_causal=True),
-    "alibi": dict(made=dict(positions="alibi", num_kv_heads=2), is_causal=True),
     "gates": dict(gates=True),
 }
 WIDE, HEADS = 8, 4
@@ -222,7 +221,7 @@ def test_attention_refuses_what_does_not_fit(attention):
         nn.MultiheadAttention(5, 2, batch_first=True)
     with pytest.raises(ValueError, match="num_heads 4 is not divisible by num_kv_heads 3"):
         nn.MultiheadAttention(8, 4, num_kv_heads=3, batch_first=True)
-    with pytest.raises(ValueError, match="positions must be None, 'rotary' or 'alibi', got 'rope'"):
+    with pytest.raises(ValueError, match="positions must be None or 'rotary', got 'rope'"):
         nn.MultiheadAttention(8, 4, positions="rope", batch_first=True)
     with pytest.raises(ValueError, match=r"query must be \(B, T, 6\), got shape \(3, 6\)"):
         attention(data(T, C))

@@ -28,7 +28,7 @@ from .heads import B, C, T, close, data, layer
         ((4, 2), dict(dropout=1.01), "dropout must be between 0 and 1, got 1.01"),
         ((4, 2), dict(impl="Fused"), "impl must be one of per_head, batched, fused, got 'Fused'"),
         ((6, 2), dict(positions="rotary"), "even head size, got 3"),
-        ((4, 2), dict(positions=""), "positions must be None, 'rotary' or 'alibi', got ''"),
+        ((4, 2), dict(positions=""), "positions must be None or 'rotary', got ''"),
     ],
 )
 def test_attention_layers_that_cannot_be(sizes, options, words):

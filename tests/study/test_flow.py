@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn, study
+from minigrad import study
 from minigrad.nn import functional as F
-from minigrad.nn.positions import alibi_slopes, rotary
+from minigrad.nn.positions import rotary
 from minigrad.study.cut import Scissors
 from minigrad.study.stream import stream_of
 
@@ -16,8 +16,7 @@ MODELS = {
     "learned positions": {},
     "shared keys": {"n_kv_head": 2},
     "rotary, one key for all": {"positions": "rotary", "n_kv_head": 1, "bias": False},
-    "alibi": {"positions": "alibi"},
-    "sinusoidal, three layers": {"positions": "sinusoidal", "n_layer": 3},
+    "no positions, three layers": {"positions": "none", "n_layer": 3},
 }
 
 
@@ -29,8 +28,6 @@ class Copies:
         at = mg.arange(idx.shape[1])
         if model.wpe is not None:
             put_in = {"tokens": model.wte(idx), "positions": model.wpe(at)}
-        elif model.config.positions == "sinusoidal":
-            put_in = {"tokens": model.wte(idx), "positions": nn.positions.sinusoidal(at, 16, mg.float64)}
         else:
             put_in = {"tokens": model.wte(idx)}
         self.writes = {study.Node(name): x + mg.zeros(*idx.shape, 16, dtype=mg.float64) for name, x in put_in.items()}
@@ -58,11 +55,7 @@ class Copies:
             )
             if layer.positions == "rotary":
                 q, k = rotary(q), rotary(k)
-            mask = None
-            if layer.positions == "alibi":
-                distance = np.subtract.outer(np.arange(q.shape[1]), np.arange(q.shape[1]))
-                mask = mg.tensor(-alibi_slopes(layer.num_heads)[h] * np.maximum(distance, 0.0))
-            written[node] = F.attention_pattern(q @ k.mT, mask, True, head.scale) @ v @ head.W_O
+            written[node] = F.attention_pattern(q @ k.mT, None, True, head.scale) @ v @ head.W_O
         if layer.out_proj.bias is not None:
             written[study.Node(f"{path}.bias")] = layer.out_proj.bias + 0 * sum(written.values())
         self.writes |= written

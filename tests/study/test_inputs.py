@@ -33,7 +33,7 @@ LAYERS = {
     "self": dict(),
     "without bias": dict(bias=False),
     "grouped, rotary": dict(num_kv_heads=2, positions="rotary"),
-    "one key for all, alibi": dict(num_kv_heads=1, positions="alibi", scale=0.7),
+    "one key for all": dict(num_kv_heads=1, scale=0.7),
 }
 
 

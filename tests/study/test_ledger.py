@@ -68,7 +68,6 @@ def test_a_head_reads_as_in_the_textbook():
 
 @pytest.mark.parametrize("changes", [
     dict(impl="fused"), dict(n_kv_head=2), dict(n_kv_head=2, impl="fused"), dict(n_kv_head=1, positions="rotary"),
-    dict(positions="alibi"),
 ])  # fmt: skip
 def test_the_parts_of_a_head_in_other_forms(changes):
     """The gradient of a head's own part of the weights: that of a model in which only this head is watched."""
@@ -100,7 +99,6 @@ def complete(book):
 
 FORMS = [
     dict(), dict(impl="fused"), dict(n_kv_head=2), dict(n_kv_head=1, positions="rotary", impl="fused"),
-    dict(positions="alibi"), dict(positions="alibi", impl="fused"),
 ]  # fmt: skip
 
 

@@ -86,14 +86,14 @@ class Attention(Softmax):
         self.launch(file, "attention_dk_dv", q.dtype, grid, THREADS, dk, dv, delta, do, lse, q, *rest, shared=shared)
 
     @KERNEL
-    def attention_decode_(self, q, k, v, keys, values, length, first, slopes, scale):
+    def attention_decode_(self, q, k, v, keys, values, length, scale):
         q, k, v = (self._rows_dense(x) for x in (q, k, v))
         (B, nh, _, D), Dv = q.shape, v.shape[3]
         o = self._heads_last(B, nh, 1, Dv, q.dtype)
         sizes = _decode(q.shape, v.shape, q.itemsize, *[x.strides for x in (q, k, v, keys, values)])
         self.launch(
-            "attention_decode", "attention_decode", q.dtype, nh * B, 128, o, q, k, v, keys, values, length, first,
-            slopes, sizes, scale, shared=(SPAN + D + Dv) * real(q.dtype).itemsize,
+            "attention_decode", "attention_decode", q.dtype, nh * B, 128, o, q, k, v, keys, values, length,
+            sizes, scale, shared=(SPAN + D + Dv) * real(q.dtype).itemsize,
         )  # fmt: skip
         return o
 

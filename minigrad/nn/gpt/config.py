@@ -11,7 +11,7 @@ from typing import Any, Self
 from ...dtypes import is_number
 from ..attention import FORMS
 
-POSITIONS = "learned", "sinusoidal", "rotary", "alibi", "none"
+POSITIONS = "learned", "rotary", "none"
 
 _GPT2: dict[str, Any] = dict(vocab_size=50257, block_size=1024, dropout=0.1, bias=True, init_std=0.02)
 PRESETS: dict[str, dict[str, Any]] = {
@@ -29,8 +29,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 class GPTConfig:
     """Sizes of a GPT. `bias`: in Linear and LayerNorm. n_kv_head, impl: see MultiheadAttention.
 
-    positions: "learned", "sinusoidal", "rotary", "alibi" or "none", see nn.positions. tied: the token embedding is also
-    the head. init_std: std of the initial weights; None means 0.02 · √(768 / n_embd), so that activations keep GPT-2's
+    positions: "learned", "rotary" (see nn.positions) or "none". tied: the token embedding is also the head. init_std:
+    std of the initial weights; None means 0.02 · √(768 / n_embd), so that activations keep GPT-2's
     size at any width.
 
     Raises ValueError for values that no GPT can have, of any type, since a config may come from a file."""

@@ -75,32 +75,25 @@ def _check_finite(largest):
 @quiet()
 def generate(model, prompts, max_new_tokens, use_cache=True, each=None, **choice):
     """Continue prompts with a GPT: see GPT.generate."""
-    several = isinstance(prompts, (list, tuple))
-    if any(isinstance(prompt, str) for prompt in (prompts if several else [prompts])):
+    if any(isinstance(prompt, str) for prompt in (prompts if isinstance(prompts, (list, tuple)) else [prompts])):
         raise TypeError("generate takes tokens, not text: vocab.encode(text)[None] of a CharVocab, or your tokenizer's")
-    rows = [as_tensor(prompt).numpy() for prompt in prompts] if several else list(as_tensor(prompts).numpy())
-    if not rows or any(row.ndim != 1 or len(row) == 0 or row.dtype.kind not in "iu" for row in rows):
-        raise ValueError("generate needs prompts (B, T) of ints, or a list of prompts of any lengths, and none empty")
+    prompts = as_tensor(prompts).numpy()
+    if prompts.ndim != 2 or prompts.size == 0 or prompts.dtype.kind not in "iu":
+        raise ValueError(f"generate needs prompts (B, T) of ints, not empty; got {prompts.dtype} {prompts.shape}")
     if max_new_tokens < 0:
         raise ValueError(f"generate: max_new_tokens must not be negative, got {max_new_tokens}")
-    T = max(len(row) for row in rows)
-    padding = np.array([T - len(row) for row in rows])
-    tokens = np.zeros((len(rows), T + max_new_tokens), np.int64)
-    for row, n, written in zip(rows, padding, tokens):
-        written[n:T] = row  # padded on the left
+    B, T = prompts.shape
+    tokens = np.concatenate([prompts.astype(np.int64), np.zeros((B, max_new_tokens), np.int64)], 1)
     device = next(model.parameters()).device
     with evaluating(model):
-        for end in _write(model, tokens, T, padding if padding.any() else None, use_cache, choice, device):
+        for end in _write(model, tokens, T, use_cache, choice, device):
             if each is not None:
                 each(tokens[:, end].copy())
-    if several:
-        return [tensor(written[n:], device=device) for written, n in zip(tokens, padding)]
     return tensor(tokens, device=device)
 
 
-def _write(model, tokens, T, padding, use_cache, choice, device):
+def _write(model, tokens, T, use_cache, choice, device):
     """Fill tokens, an array (B, n), from column T on, and yield the number of each column that has been filled.
-    padding (B,): how many at the start of each row are padding.
 
     The model looks through a window of block_size tokens. It begins at the first token; each time it is full, it moves
     on by half its size. So keys and values in a cache serve for half a window before they are computed anew."""
@@ -109,32 +102,31 @@ def _write(model, tokens, T, padding, use_cache, choice, device):
     start = max(0, T - size)
     cache = model.new_cache(B, min(size, n - start)) if use_cache else None
 
-    def step(idx, pads):
-        return _chosen(model.unembed(model.trunk(idx, cache, pads)[:, -1]), **choice)  # (B, T) -> (B, 1), (B, 1)
+    def step(idx):
+        return _chosen(model.unembed(model.trunk(idx, cache)[:, -1]), **choice)  # (B, T) -> (B, 1), (B, 1)
 
-    def single(last, pads):
-        return _chosen(model.unembed(model.decode(last, cache, pads)[:, -1]), **choice)  # (B, 1) -> (B, 1), (B, 1)
+    def single(last):
+        return _chosen(model.unembed(model.decode(last, cache)[:, -1]), **choice)  # (B, 1) -> (B, 1), (B, 1)
 
     captured = capture(single) if cache is not None and _can_be_captured(model) else None
-    last = pads = again = None
+    last = again = None
     moved = True
     for end in range(T, n):
         if end - start > size:
             start, moved = end - (size + 1) // 2, True
         if moved:
-            pads = None if padding is None else tensor(np.maximum(padding - start, 0), device=device)
             for layer in cache or ():
                 layer.clear()
         if moved or cache is None:
-            last, largest = step(tensor(tokens[:, start:end], device=device), pads)
+            last, largest = step(tensor(tokens[:, start:end], device=device))
         elif captured is None:
-            last, largest = step(last, pads)
+            last, largest = step(last)
         elif again is None:
-            (last, largest), again = captured.repeating(last, pads)
+            (last, largest), again = captured.repeating(last)
         else:
             for layer in cache:
                 layer.grow(1)
-            last, largest = again(last, pads)
+            last, largest = again(last)
         _check_finite(largest.numpy())
         tokens[:, end] = last.numpy()[:, 0]
         moved = False

@@ -19,7 +19,6 @@ from ..cache import KVCache
 from ..containers import ModuleList
 from ..layers import Dropout, Embedding, LayerNorm, Linear
 from ..module import Module
-from ..positions import sinusoidal
 from .config import PRESETS as PRESETS
 from .config import GPTConfig
 from .generate import generate
@@ -45,18 +44,17 @@ class Block(Module):
     """x + attention(norm x), causal, and then x + mlp(norm x): (B, T, C) -> (B, T, C)."""
 
     def __init__(self, config: GPTConfig) -> None:
-        positions = config.positions if config.positions in ("rotary", "alibi") else None
         self.norm1 = LayerNorm(config.n_embd, bias=config.bias)
         self.attn = MultiheadAttention(
             config.n_embd, config.n_head, num_kv_heads=config.n_kv_head, bias=config.bias, dropout=config.dropout,
-            impl=config.impl, positions=positions, batch_first=True,
+            impl=config.impl, positions="rotary" if config.positions == "rotary" else None, batch_first=True,
         )  # fmt: skip
         self.dropout = Dropout(config.dropout)
         self.norm2 = LayerNorm(config.n_embd, bias=config.bias)
         self.mlp = MLP(config)
 
-    def forward(self, x: Tensor, left_padding: Tensor | None = None, cache: "KVCache | None" = None) -> Tensor:
-        y, _ = self.attn(self.norm1(x), is_causal=True, cache=cache, left_padding=left_padding)  # (B, T, C)
+    def forward(self, x: Tensor, cache: "KVCache | None" = None) -> Tensor:
+        y, _ = self.attn(self.norm1(x), is_causal=True, cache=cache)  # (B, T, C)
         x = x + self.dropout(y)  # (B, T, C)
         return x + self.mlp(self.norm2(x))  # (B, T, C)
 
@@ -109,41 +107,36 @@ class GPT(Module):
             return logits, None
         return logits, F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
-    def trunk(self, idx: Tensor, cache: list[KVCache] | None = None, left_padding: Tensor | None = None) -> Tensor:
-        """All but the unembedding: idx (B, T) -> (B, T, C). left_padding (B,): tokens of padding at the start."""
-        return self._trunk(idx, cache, left_padding, Embedding.__call__)
+    def trunk(self, idx: Tensor, cache: list[KVCache] | None = None) -> Tensor:
+        """All but the unembedding: idx (B, T) -> (B, T, C)."""
+        return self._trunk(idx, cache, Embedding.__call__)
 
-    def decode(self, idx: Tensor, cache: list[KVCache], left_padding: Tensor | None = None) -> Tensor:
+    def decode(self, idx: Tensor, cache: list[KVCache]) -> Tensor:
         """trunk() for tokens that this model has chosen, whose numbers need not be checked on the host. With
         one for each row, idx (B, 1), a captured step is the same at each position."""
-        return self._trunk(idx, cache, left_padding, lambda embedding, index: looked_up(embedding.weight, index))
+        return self._trunk(idx, cache, lambda embedding, index: looked_up(embedding.weight, index))
 
-    def _trunk(self, idx, cache, left_padding, embed):
+    def _trunk(self, idx, cache, embed):
         if idx.ndim != 2:
             raise ValueError(f"GPT takes tokens (B, T), got shape {idx.shape}; idx[None] is a batch of one sequence")
         T = idx.shape[1]
         end = T if cache is None else cache[0].length + T
         if end > self.config.block_size:
             raise ValueError(f"a sequence of {end} tokens is longer than block_size {self.config.block_size}")
-        at = self._positions(T, cache, left_padding, idx.device)
         x = embed(self.wte, idx)  # (B, T, C)
         if self.wpe is not None:
-            x = x + embed(self.wpe, at)  # (B, T, C)
-        elif self.config.positions == "sinusoidal":
-            x = x + sinusoidal(at, self.config.n_embd, x.dtype)  # (B, T, C)
+            x = x + embed(self.wpe, self._positions(T, cache, idx.device))  # (B, T, C)
         x = self.dropout(x)
         for i, block in enumerate(self.blocks):
-            x = block(x, left_padding, None if cache is None else cache[i])  # (B, T, C)
+            x = block(x, None if cache is None else cache[i])  # (B, T, C)
         return self.norm(x)  # (B, T, C)
 
-    def _positions(self, T, cache, left_padding, device):
-        """Positions of T new tokens: (T,), or (B, T) with left_padding. That of a single token stays on the device."""
+    def _positions(self, T, cache, device):
+        """Positions (T,) of T new tokens. That of a single token stays on the device."""
         if cache is not None and T == 1:
-            at = cache[0].position
-        else:
-            start = 0 if cache is None else cache[0].length
-            at = arange(start, start + T, device=device)
-        return at if left_padding is None else (at - left_padding.unsqueeze(1)).clamp(min=0)
+            return cache[0].position
+        start = 0 if cache is None else cache[0].length
+        return arange(start, start + T, device=device)
 
     def unembed(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, V)."""
@@ -153,11 +146,10 @@ class GPT(Module):
     def generate(self, prompts: Any, max_new_tokens: int, temperature: float = 1.0, top_k: int | None = None,
                  top_p: float | None = None, generator: Generator | None = None, use_cache: bool = True,
                  each: Callable[[Array], object] | None = None) -> Any:  # fmt: skip
-        """Continue prompts (B, T) int by max_new_tokens each: (B, T + max_new_tokens). Or continue a list of prompts
-        of any lengths, Tensors or lists of int, as a list of Tensors. Dropout is off.
+        """Continue prompts (B, T) int by max_new_tokens each: (B, T + max_new_tokens). Dropout is off.
 
-        Tokens are drawn as `nn.choose` says. The model sees at most block_size tokens. When the longest prompt has
-        filled them, the older half is dropped from all prompts at once, and generation continues from the newer half.
+        Tokens are drawn as `nn.choose` says. The model sees at most block_size tokens. When they are full, the older
+        half is dropped, and generation continues from the newer half.
         use_cache keeps keys and values from step to step, which saves time and changes nothing else. each(drawn) is
         called with the tokens of each step when they are drawn, an int64 array (B,), to show them at once."""
         choice = dict(temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
