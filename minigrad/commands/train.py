@@ -14,8 +14,9 @@ import sys
 from pathlib import Path
 
 from ..base import cli
+from ..base.errors import CommandError
 from ..training import runs, stories
-from ..training.runner import BEST, LAST, LOSSES, PRESETS, SETTINGS, again, train
+from ..training.runner import BEST, LAST, LOSSES, PRESETS, SETTINGS, train
 from ..viz import loss_curve
 from .sample import write
 
@@ -40,8 +41,18 @@ def main(argv=()):
     args = arguments(argv)
     typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     how = dict(preset=args.preset, texts=args.text, resume=args.resume, device=args.device, captured=args.captured)
-    finish(train(args.out, typed, **how), args.out)
+    try:
+        run = train(args.out, typed, **how)
+    except CommandError as error:
+        line = f"; go on with: {again(args.device, 'train', '--resume', '--out', args.out)}" * (error.status > 128)
+        raise CommandError(f"{error}{line}", error.status) from None
+    finish(run, args.out)
     return 0
+
+
+def again(device, *words):
+    """The command line for a command on the same device."""
+    return cli.typed(*words, *([] if device == "cpu" else ["--device", device]))
 
 
 def finish(run, out):

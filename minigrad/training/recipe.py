@@ -18,11 +18,11 @@ from ..optim.optimizer import Optimizer, Optimizers
 SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, and resuming reads them from there.
     "n_layer": (3, "transformer blocks", dict(at_least=1)),
     "n_head": (4, "attention heads per block", dict(at_least=1)),
-    "n_embd": (96, "numbers per character, a multiple of --n-head", dict(at_least=1)),
+    "n_embd": (96, "numbers per character, a multiple of n_head", dict(at_least=1)),
     "block_size": (128, "characters the model sees at once", dict(at_least=1)),
     "batch_size": (16, "blocks per step", dict(at_least=1)),
     "dropout": (0.0, "share of the activations dropped in training", dict(at_least=0, below=1)),
-    "steps": (2200, "steps in all, including those before --resume", dict(at_least=1)),
+    "steps": (2200, "steps in all, those of a resumed run included", dict(at_least=1)),
     "muon": (1, "1: Muon trains the matrices within blocks; 0: nanoGPT's recipe, lr .004", dict(at_least=0, at_most=1)),
     "lr": (0.02, "learning rate after warmup", dict(at_least=0)),
     "min_lr": (0.001, "learning rate at the end", dict(at_least=0)),
@@ -35,7 +35,7 @@ SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, an
 }
 DEFAULTS: dict[str, Any] = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
 SHAPE = "block_size", "n_layer", "n_head", "n_embd"
-ADAMW: dict[str, Any] = dict(lr=4e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0)  # defaults with --muon 0
+ADAMW: dict[str, Any] = dict(lr=4e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0)  # defaults without Muon
 NANOGPT = ADAMW | dict(muon=0, lr=1e-3, eval_every=250, eval_batches=0)
 FAST = dict(n_layer=2, n_head=4, n_embd=96, block_size=64, batch_size=16, steps=280, lr=0.04, min_lr=0.002)
 PRESETS = {  # nanogpt-*: nanoGPT's own settings, from its README and config/train_shakespeare_char.py

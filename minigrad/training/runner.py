@@ -78,7 +78,7 @@ class Run:
     def check_finite(self, number: float, shown: str) -> None:
         """Raise CommandError for NaN and infinity: training has diverged."""
         if not math.isfinite(number):
-            raise CommandError(f"step {self.done}: {shown}: try a lower --lr; step {self.kept} is saved", status=1)
+            raise CommandError(f"step {self.done}: {shown}: try a lower lr; step {self.kept} is saved", status=1)
 
     @no_grad()
     def validate(self) -> float:
@@ -115,7 +115,7 @@ class Run:
         self.kept = self.done
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Continue a saved run. Optimizer options typed now, such as --weight-decay, override saved ones."""
+        """Continue a saved run. Options of the optimizer given now, such as weight_decay, override saved ones."""
         if saved["chars"] != self.vocab.chars:
             changed = sorted(set(saved["chars"]) ^ set(self.vocab.chars))
             raise CommandError(f"the text has other characters than the run: {' '.join(map(repr, changed[:10]))}")
@@ -174,10 +174,9 @@ def _resumed(out, typed, preset, texts, device, captured, held):
     old, step = saved["settings"], saved["step"]
     chosen = old | PRESETS.get(preset, {}) | typed
     if changed := [name for name in (*recipe.SHAPE, "muon", "seed") if chosen[name] != old[name]]:
-        raise CommandError(f"a run that is resumed keeps its {', '.join(changed)}: choose another --out")
+        raise CommandError(f"a run that is resumed keeps its {', '.join(changed)}: choose another folder")
     if (steps := chosen["steps"]) < step:
-        more = f"--steps counts those too: give more, such as --steps {step + steps}"
-        raise CommandError(f"the run in {out} has done {step} steps, and {more}")
+        raise CommandError(f"the run in {out} has done {step} steps, which count: give more, such as {step + steps}")
     paths = [os.path.abspath(path) for path in texts] or old["text"]
     run = Run(_settings({}, chosen, paths), text.read_corpus(paths), device, captured)
     run.restore(saved)
@@ -195,12 +194,12 @@ def _claim(out, held):
     try:
         held.enter_context(claimed(out))
     except BlockingIOError:
-        raise CommandError(f"another process trains in {out} now: choose another --out") from None
+        raise CommandError(f"another process trains in {out} now: choose another folder") from None
 
 
 def _refuse_another(out):
     if any((out / name).exists() for name in (LAST, BEST, LOSSES)):
-        raise CommandError(f"{out} already holds a run: go on with --resume, or choose another --out")
+        raise CommandError(f"{out} already holds a run: resume it, or choose another folder")
 
 
 def _trained(run, out):
@@ -233,16 +232,10 @@ def _trained(run, out):
                 table.flush()
                 run.save(*[out / BEST, last] if improved else [last])
     if interrupt.signal:
-        line = again(run.device, "train", "--resume", "--out", out)
-        raise CommandError(f"stopped and saved at step {run.done}; go on with: {line}", 128 + interrupt.signal)
+        raise CommandError(f"stopped and saved at step {run.done}", 128 + interrupt.signal)
     if progress.broken:
         raise BrokenPipeError
     if run.best_loss == math.inf:  # nothing was left to train
         run.best_loss = run.validate()
         run.save(out / BEST, last)
     return run
-
-
-def again(device: str, *words: object) -> str:
-    """The command line for a command on the same device."""
-    return cli.typed(*words, *([] if device == "cpu" else ["--device", device]))

@@ -140,7 +140,7 @@ def test_one_process_trains_in_a_folder(book, out, capsys):
     first = start(*TINY, "--text", book, "--out", out, "--steps", 100_000)
     try:
         assert "characters" in first.stdout.readline() and "step" in first.stdout.readline()
-        line = f"another process trains in {out} now: choose another --out"
+        line = f"another process trains in {out} now: choose another folder"
         assert line in fails(capsys, "--resume", "--out", out)
         for name in "last.safetensors", "losses.csv":
             (out / name).unlink()
@@ -167,7 +167,7 @@ def test_resuming_what_does_not_fit(book, out, tmp_path, capsys):
     assert "keeps its muon" in refused("--muon", 0)
     assert "keeps its seed" in refused("--seed", 5)
     line = refused("--steps", 1)
-    assert f"the run in {out} has done 2 steps, and --steps counts those too: give more, such as --steps 3" in line
+    assert f"the run in {out} has done 2 steps, which count: give more, such as 3" in line
     (tmp_path / "more").write_text(WORDS * 20 + "é")
     assert "the text has other characters than the run: 'é'" in refused("--text", tmp_path / "more")
     book.unlink()
@@ -245,7 +245,7 @@ def test_a_loss_that_explodes_stops_the_run_with_the_last_good_weights(book, out
     argv = [*TINY, "--text", book, "--out", out, "--warmup", 0, "--lr", lr, "--min-lr", lr, "--eval-every", 1]
     with np.errstate(all="ignore"):
         assert main(*argv, "--steps", 6) == 1
-    assert re.search(r"try a lower --lr; step \d is saved", capsys.readouterr().err)
+    assert re.search(r"try a lower lr; step \d is saved", capsys.readouterr().err)
     assert all(np.isfinite(x.numpy()).all() for x in state(out)["model"].values())
     assert main("--resume", "--out", out, "--lr", 1e-3, "--min-lr", 1e-4, "--steps", 7) == 0
 
@@ -260,7 +260,7 @@ def test_weights_that_are_not_finite_are_never_saved(book, out, capsys, monkeypa
     monkeypatch.setattr(runner.recipe, "set_rates", explode)
     with stop_after(6), np.errstate(all="ignore"):
         assert main(*TINY, "--text", book, "--out", out) == 1
-    assert "step 6: some weights are no longer finite: try a lower --lr; step 4 is saved" in capsys.readouterr().err
+    assert "step 6: some weights are no longer finite: try a lower lr; step 4 is saved" in capsys.readouterr().err
     assert state(out)["step"] == 4 and all(np.isfinite(x.numpy()).all() for x in state(out)["model"].values())
 
 
