@@ -1,7 +1,8 @@
 """PyTorch's own sample inputs for every op that minigrad has under its name: the one oracle that nobody here wrote.
 
-    python -m tests.oracle.opinfo [NAME …]    how many samples of each op agree, in values, shapes, dtypes and gradients
+    python -m tests.oracle.opinfo [NAME …]    how many samples of each op agree
 
+They are compared in values, shapes, dtypes, first and second derivatives.
 A sample that minigrad refuses, where PyTorch does not, is no mistake; the error says what is missing. All else is."""
 
 import collections
@@ -59,11 +60,11 @@ def outcome(torch, op, sample):
 
     try:
         tree = mapped((sample.input, sample.args, sample.kwargs), noted)
-        theirs = results(torch, called, arrays, 0, ["gradient"])
+        theirs = results(torch, called, arrays, 0)
     except Exception as error:
         return f"skipped: {error}"
     try:
-        ours = results(mg, called, arrays, 0, ["gradient"])
+        ours = results(mg, called, arrays, 0)
     except Exception as error:
         return f"refused: {type(error).__name__}: {error}"
     try:
@@ -73,12 +74,12 @@ def outcome(torch, op, sample):
     return "right"
 
 
-def main(names):
+def outcomes(names=()):
+    """(op, its outcomes) for each op of PyTorch that minigrad has, or of these names."""
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.testing._internal.common_methods_invocations import op_db
 
-    total: collections.Counter = collections.Counter()
     for op in op_db:
         if op.name in RANDOM or function(op.name) is None or (names and op.name not in names):
             continue
@@ -87,10 +88,15 @@ def main(names):
         samples = op.sample_inputs("cpu", (kinds or [torch.float32])[0])
         with np.errstate(all="ignore"), warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH):
             warnings.simplefilter("ignore")
-            said = [outcome(torch, op, sample) for sample in samples if not sample.kwargs.get("dropout_p")]
+            yield op.name, [outcome(torch, op, sample) for sample in samples if not sample.kwargs.get("dropout_p")]
+
+
+def main(names):
+    total: collections.Counter = collections.Counter()
+    for name, said in outcomes(names):
         counts = collections.Counter(word.partition(":")[0] for word in said)
         total += counts
-        print(f"{op.name:40} {dict(counts)}", flush=True)
+        print(f"{name:40} {dict(counts)}", flush=True)
         for word, n in collections.Counter(word[:230] for word in said if word != "right").most_common(4):
             print(f"    {n:3} × {word}")
     print(dict(total))

@@ -10,8 +10,8 @@ import pytest
 import minigrad as mg
 from minigrad import dtypes, ops
 
-from .compare import assert_same, name_of, results
-from .op_table import ROWS
+from .compare import name_of
+from .opinfo import outcomes
 
 pytestmark = pytest.mark.oracle
 
@@ -19,21 +19,12 @@ pytestmark = pytest.mark.oracle
 # ------------------------------------------------------------------------------------------------------------- every op
 
 
-def ids(rows):
-    return [f"{name}-{i}" for i, (name, *_) in enumerate(rows)]
-
-
-@pytest.mark.parametrize("name, function, case", ROWS, ids=ids(ROWS))
-def test_op(torch, name, function, case):
-    seed = zlib.crc32(f"{name} {case!r}".encode())
-    arrays = case.draw(np.random.default_rng(seed))
-    with np.errstate(all="ignore"):  # values are compared here; NumPy warns of every infinity
-        assert_same(results(mg, function, arrays, seed), results(torch, function, arrays, seed))
-
-
-def test_every_public_op_has_a_row():
+def test_every_op_on_pytorchs_own_samples(torch):
+    said = list(outcomes())  # some names come twice
+    assert [(name, word) for name, words in said for word in words if word.startswith("wrong")] == []
+    assert sum(words.count("right") for _, words in said) > 1600
     public = {name for name in ops.__all__ if inspect.isfunction(getattr(ops, name))}
-    assert public - {name for name, *_ in ROWS} == {"equal", "allclose"}  # Python's bools
+    assert public <= {name.rpartition(".")[2] for name, _ in said}
 
 
 # --------------------------------------------------------------------------------------------------------------- dtypes
