@@ -39,8 +39,6 @@ def arguments(argv):
     parser.add_argument("--rtol", type=cli.number(float, above=0, below=1), default=1e-7, metavar="N",
                         help="relative error allowed (default: 1e-7)")  # fmt: skip
     parser.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the random inputs (default: 0)")
-    parser.add_argument("--budget", type=cli.number(float, above=0), metavar="SECONDS",
-                        help="time for each check (default: no limit)")  # fmt: skip
     parser.add_argument("--jobs", type=cli.COUNT, default=cores(), metavar="N",
                         help="processes (default: one for each core)")  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="a WARN fails (default: for ops of minigrad only)")
@@ -119,7 +117,7 @@ def main(argv=()):
     if not args.names:
         print(f"no op is declared in {', '.join(args.modules)}, so nothing was checked", file=sys.stderr)
     options = {"devices": args.device or ["cpu"], "orders": args.order or (1, 2), "seed": args.seed, "mode": args.mode}
-    options |= {"rtol": args.rtol, "budget": args.budget} | ({"strict": True} if args.strict else {})
+    options |= {"rtol": args.rtol} | ({"strict": True} if args.strict else {})
     rows, nothing = [], []
     with cli.busy(f"0/{len(names)}") as say:
         for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..autograd import Value, watch
-from .budget import attempt, follow
 from .differences import EPS, LEAST_JUMP, PLATEAU, RATIO, STEP, Derivative, derivative, rungs, survey
 from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding, patterns, ratio_hint
 from .subject import PRECISION, host, joined, split
@@ -298,16 +297,11 @@ def check_elements(c, combinations=None):
         analytic = np.array([g[i].ravel() for g in gradients])  # (cotangents, elements)
         size = np.abs(np.where(np.isfinite(analytic), analytic, 0)).max(axis=1)
 
-        def columns(i=i, analytic=analytic, size=size):
-            units = (unit(c.subject, i, j) for j in range(analytic.shape[1]))
-            return [c.compare(u, drawn, noise, flow, column, size) for u, column in zip(units, analytic.T)]
-
-        if (found := attempt(f"Jacobian of {leaf.name}", columns)) is None:
-            continue
+        units = (unit(c.subject, i, j) for j in range(analytic.shape[1]))
+        found = [c.compare(u, drawn, noise, flow, column, size) for u, column in zip(units, analytic.T)]
         codes = np.array([column.codes for column in found]).T
         if (codes == CODE[FAIL]).any():
-            what = f"whether rounding explains it in {leaf.name}"
-            follow(what, _allow_for_rounding, c, i, cotangents, noise, found, codes)
+            _allow_for_rounding(c, i, cotangents, noise, found, codes)
             codes = np.array([column.codes for column in found]).T
         excess = np.array([column.excess for column in found]).T
         k, j = np.unravel_index(np.lexsort((excess.ravel(), codes.ravel()))[-1], codes.shape)
@@ -353,14 +347,9 @@ def check_directions(comparison, count):
     leaves = comparison.subject.leaves
     tasks = [(f"direction {k}", leaves) for k in range(count)]
     tasks += [(f"direction in {leaf.name}", [leaf]) for leaf in leaves if len(leaves) > 1]
-
-    def check(name, active):
-        u = joined([draw(comparison.rng, leaf.array.shape) * (leaf in active) for leaf in leaves])
-        return Directional(comparison, name).check(u)
-
     for name, active in tasks:
-        verdict = attempt(name, check, name, active)  # None: no time was left for it
-        if verdict in (NONFINITE, FAIL):
+        u = joined([draw(comparison.rng, leaf.array.shape) * (leaf in active) for leaf in leaves])
+        if Directional(comparison, name).check(u) in (NONFINITE, FAIL):
             return
 
 
@@ -387,11 +376,7 @@ class Directional:
             passed = f.verdict == PASS or (f.verdict == INCONCLUSIVE and f.excess <= 1)
             if passed or np.isnan(self.comparison.y).any() or not u.any():
                 break
-            found = follow(f"which element is wrong in {self.name}", self.bisected, u)
-            if found is None:
-                f.verdict, f.note = INCONCLUSIVE, f"{f.verdict} along this direction; no time was left to find where"
-                break
-            position, single = found
+            position, single = self.bisected(u)
             if single.verdict == PASS:
                 f.verdict = INCONCLUSIVE if f.verdict == FAIL else f.verdict
                 f.note = f"each element that was looked at passes by itself; the last was {single.place}"

@@ -91,8 +91,6 @@ class GradcheckReport:
     left_out: dict[str, str] = field(default_factory=dict)  # probe -> why it does not apply here
     ops: list[str] = field(default_factory=list)  # names of the ops that the function recorded
     leaves: list = field(default_factory=list)  # (name, shape, dtype as given, strides)
-    unfinished: list[str] = field(default_factory=list)  # names of checks left out for lack of time
-    budget: float | None = None  # seconds that the check had
     strict: bool = False  # does a WARN fail?
     culprit: str = ""  # the op that fails when checked alone
     evaluations: int = 0
@@ -124,9 +122,7 @@ class GradcheckReport:
             numbers = [number(f.analytic), number(f.numeric), number(f.bar, ".1e")]
             rows.append((f.check, f.place, f.verdict, *numbers, f"{f.excess:.2g}", f.note))
         lines = columns(rows)
-        for what, why in self.left_out.items():
-            lines.append(f"{'left out' if what in self.unfinished else 'not applicable'}: {what}: {why}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"not applicable: {what}: {why}" for what, why in self.left_out.items())])
 
     def __str__(self) -> str:
         return f"{self.summary()}\n{self.table()}"
@@ -135,9 +131,7 @@ class GradcheckReport:
         """One line: verdict, what was checked and how, what it cost, the seed."""
         order = {1: "", 2: ", second order"}.get(self.order, f", order {self.order}")
         cost = f"{len(self.findings)} checks, {self.evaluations} evaluations, {self.seconds:.2f} s"
-        within = "" if self.budget is None else f" within {self.budget:g} s"
-        within += f", {len(self.unfinished)} left out" if self.unfinished else ""
-        return f"{self.verdict} {self.label}{order} ({self.mode}){within}: {cost}, seed {self.seed}"
+        return f"{self.verdict} {self.label}{order} ({self.mode}): {cost}, seed {self.seed}"
 
     def message(self) -> str:
         """What failed and where, the numbers, a hint at the cause, and the call if it is not the user's own."""

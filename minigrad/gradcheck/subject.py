@@ -17,7 +17,6 @@ from .. import autograd
 from ..autograd import Storage, reachable
 from ..random import default_generator
 from ..tensor import Tensor, from_backend
-from .budget import check_time
 
 FLOAT64, TRIALS = np.dtype("float64"), 3  # TRIALS: of random moves, of which the largest change counts
 PRECISION = {np.dtype(name): float(np.finfo(name).eps) for name in ("float16", "float32", "float64")}
@@ -55,7 +54,6 @@ class Subject:
         """Forward at `arrays` (default: the point itself), recorded. Returns a Run.
 
         on: another backend; needs: which leaves require a gradient (default: all); tie: leaf tie[1] is leaf tie[0]."""
-        check_time()
         default_generator.state = self.random_state
         tensors = []
         for i, (leaf, array) in enumerate(zip(self.leaves, self.arrays if arrays is None else arrays)):

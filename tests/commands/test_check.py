@@ -164,7 +164,6 @@ def test_a_raising_op_is_a_failed_check(module, capsys):
         (["--seed", "words"], "--seed must be a whole number, not 'words'"),
         (["--rtol", "-1"], "--rtol must be above 0"),
         (["--jobs", "0"], "--jobs must be at least 1"),
-        (["--budget", "0"], "--budget must be above 0"),
         (["/"], "/ is a folder: give a file, such as /my_ops.py"),
         (["/etc/passwd"], "cannot import /etc/passwd: the name of a Python file ends with .py"),
         (["no_such_module_of_mine"], "cannot import no_such_module_of_mine"),
