@@ -10,6 +10,7 @@ indices out of range, and RuntimeError for tensors on different devices.
 
 from typing import TYPE_CHECKING
 
+from .base import ranks as _ranks  # isort: skip  # before NumPy
 from . import autograd, dtypes, ops, random
 from .autograd import (
     GraphError, case, enable_grad, inference_mode, is_grad_enabled, no_grad,
@@ -27,7 +28,7 @@ from .tensor.gradients import Op
 from .version import __version__
 
 __all__ = [
-    "autograd", "cuda", "dtypes", "nn", "ops", "optim", "random", "utils", "GraphError", "case",
+    "autograd", "cuda", "distributed", "dtypes", "nn", "ops", "optim", "random", "utils", "GraphError", "case",
     "enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "DeviceError",
     "device", "bool_", "dtype", "finfo", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
     "bool", "float", "double", "int", "long", "CaptureError", "Op", "capture", "load", "save",
@@ -37,13 +38,15 @@ __all__ += random.__all__
 __all__ += _of_tensor
 
 if TYPE_CHECKING:
-    from . import cuda, gradcheck, nn, optim, study, training, typing, utils, viz
+    from . import cuda, distributed, gradcheck, nn, optim, study, training, typing, utils, viz
     from .cuda import set_float32_matmul_precision
     from .replay.captured import capture
     from .training.checkpoint import load, save
 else:  # to mypy a module with __getattr__ would have every name
     _LATER = {
-        **dict.fromkeys(["cuda", "gradcheck", "nn", "optim", "study", "training", "typing", "utils", "viz"]),
+        **dict.fromkeys(
+            ["cuda", "distributed", "gradcheck", "nn", "optim", "study", "training", "typing", "utils", "viz"]
+        ),
         "set_float32_matmul_precision": ".cuda",
         "capture": ".replay.captured", "load": ".training.checkpoint", "save": ".training.checkpoint",
     }  # fmt: skip

@@ -12,7 +12,7 @@ program.
 import importlib
 import sys
 
-from .base import cli
+from .base import cli, ranks
 from .base.errors import unknown
 from .version import __version__
 
@@ -63,7 +63,15 @@ def main(argv=()):
 
 def run():
     """The program `minigrad`."""
-    sys.exit(main(sys.argv[1:]))
+    try:
+        status = main(sys.argv[1:])
+    except SystemExit as stop:
+        status = stop.code
+    if status and ranks.size > 1:
+        from .distributed import end_all
+
+        end_all(status)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from . import ranks
 from .errors import CheckpointError, CommandError, CompilerError, DeviceError, TextError, UnknownName
 
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
@@ -134,6 +135,7 @@ def one_line(name):
         status = getattr(error, "status", 2)
     else:
         return
+    ranks.after_first()
     print(f"{name}: {' '.join(line.splitlines())}", file=sys.stderr)
     sys.exit(status)
 

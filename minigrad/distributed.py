@@ -1,0 +1,123 @@
+"""One training in several processes, each with a part of the batch: `mpiexec -n 4 python train.py`, on MPI by mpi4py.
+
+    rank, size = distributed.world()
+    distributed.broadcast_(model.parameters())                  once: all begin with those of process 0
+    loss.backward()
+    distributed.average_gradients_(model.parameters())          between backward and the optimizer's step
+    if distributed.first(): mg.save(…)                          what one process does
+
+Every process must make the same calls in the same order. What one of them raises ends all, with its traceback. Import
+minigrad before NumPy, so that the processes of a machine share its cores."""
+
+import os
+import sys
+import time
+import traceback
+import zlib
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .autograd import no_grad
+from .base import ranks
+from .tensor import Tensor, from_numpy
+
+__all__ = ["average_gradients_", "broadcast_", "first", "mean", "world"]
+
+
+def world() -> tuple[int, int]:
+    """(rank, size): the number of this process, from 0 on, and how many there are; (0, 1) without mpiexec.
+
+    Where there are several, raises ImportError if mpi4py is missing, and RuntimeError if it belongs to another MPI than
+    mpiexec."""
+    if ranks.size > 1:
+        _mpi()
+    return ranks.rank, ranks.size
+
+
+def first() -> bool:
+    """Is this process 0, which prints and writes?"""
+    return ranks.rank == 0
+
+
+def broadcast_(tensors: Iterable[Tensor]) -> None:
+    """Give all processes the numbers of process 0. Raises ValueError, in all of them, if shapes or dtypes differ."""
+    _in_one_piece([x.detach() for x in tensors], lambda flat: _mpi().COMM_WORLD.Bcast(flat, 0))
+
+
+def average_gradients_(parameters: Iterable[Tensor]) -> None:
+    """Replace each .grad by its mean over all processes: the gradient of the whole batch, if each has a loss that is a
+    mean over an equal part. It goes through the host, and float16 is summed in float32. Raises ValueError, in all
+    processes, if shapes or dtypes differ, or some lack a .grad that others have."""
+
+    def average(flat):
+        _mpi().COMM_WORLD.Allreduce(_mpi().IN_PLACE, flat)
+        flat /= ranks.size
+
+    _in_one_piece([p.grad for p in parameters], average)
+
+
+def mean(number: float) -> float:
+    """The mean of a number of each process."""
+    return _mpi().COMM_WORLD.allreduce(number) / ranks.size if ranks.size > 1 else number
+
+
+def _in_one_piece(tensors, exchange):
+    """exchange(flat), in place, for all numbers of a dtype at once."""
+    if ranks.size == 1:
+        return
+    _require_alike([None if x is None else (x.shape, str(x.dtype)) for x in tensors])
+    found = [x for x in tensors if x is not None]
+    for dtype in sorted({str(x.dtype) for x in found}):
+        same = [x for x in found if x.dtype == dtype]
+        host = [x.detach().cpu().numpy() for x in same]
+        flat = np.concatenate([x.ravel() for x in host], dtype="float32" if dtype == "float16" else dtype)
+        exchange(flat)
+        ends = np.cumsum([x.size for x in host])[:-1]
+        with no_grad():
+            for x, part in zip(same, np.split(flat, ends)):
+                x.copy_(from_numpy(part.reshape(x.shape)).to(x))
+
+
+def _require_alike(shapes):
+    """Raise ValueError in all processes unless all have these shapes."""
+    comm, here = _mpi().COMM_WORLD, zlib.crc32(repr(shapes).encode())
+    if comm.allreduce(here, _mpi().MAX) == comm.allreduce(here, _mpi().MIN):
+        return
+    each = comm.allgather(shapes)
+    other = next(r for r, theirs in enumerate(each) if theirs != each[0])
+    at = next((i for i, (a, b) in enumerate(zip(each[0], each[other])) if a != b), "the number of them")
+    values = [theirs[at] if isinstance(at, int) else len(theirs) for theirs in (each[0], each[other])]
+    raise ValueError(f"tensors differ between processes 0 and {other}: at {at}, {values[0]} and {values[1]}")
+
+
+@cache
+def _mpi() -> Any:
+    try:
+        from mpi4py import MPI
+    except ImportError:
+        raise ImportError(f"{ranks.size} processes need mpi4py: pip install mpi4py mpich") from None
+    if MPI.COMM_WORLD.size != ranks.size:
+        raise RuntimeError(
+            f"mpiexec started {ranks.size} processes, and mpi4py sees {MPI.COMM_WORLD.size}: it belongs to another MPI "
+            f"({MPI.Get_library_version().splitlines()[0]})"
+        )
+    sys.excepthook = _raised
+    return MPI
+
+
+def _raised(kind, error, where):
+    ranks.after_first()
+    sys.stderr.write("".join(traceback.format_exception(kind, error, where)))
+    end_all(1)
+
+
+def end_all(status: int) -> None:
+    """End all processes with this status."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    time.sleep(0.2)  # mpiexec drops what it has not passed on by then
+    _mpi().COMM_WORLD.Abort(status)
+    os._exit(status)  # Abort does not return
