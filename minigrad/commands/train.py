@@ -10,9 +10,11 @@ plus the signal's number. A run is never overwritten: choose another --out, or r
 """
 
 import math
+import os
 import sys
 from pathlib import Path
 
+from .. import distributed
 from ..base import cli
 from ..base.errors import CommandError
 from ..training import runs, stories
@@ -39,6 +41,8 @@ def arguments(argv):
 
 def main(argv=()):
     args = arguments(argv)
+    if not distributed.first():
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     how = dict(preset=args.preset, texts=args.text, resume=args.resume, device=args.device, captured=args.captured)
     try:
@@ -46,7 +50,8 @@ def main(argv=()):
     except CommandError as error:
         line = f"; go on with: {again(args.device, 'train', '--resume', '--out', args.out)}" * (error.status > 128)
         raise CommandError(f"{error}{line}", error.status) from None
-    finish(run, args.out)
+    if distributed.first():
+        finish(run, args.out)
     return 0
 
 

@@ -18,10 +18,13 @@ __all__ = ["Table", "Interrupt", "Progress"]
 
 
 class Table:
-    """A CSV file with one row per step, written by `row(step, ...)`. Opening it keeps the rows up to step `keep`: a run
-    that resumes there drops what the stopped run wrote after its last checkpoint."""
+    """A CSV file with one row per step, written by `row(step, ...)`; without a path, nothing. Opening it keeps the rows
+    up to step `keep`: a run that resumes there drops what the stopped run wrote after its last checkpoint."""
 
-    def __init__(self, path: FilePath, columns: Sequence[str], keep: int = 0) -> None:
+    def __init__(self, path: FilePath | None, columns: Sequence[str], keep: int = 0) -> None:
+        if path is None:
+            self._file = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+            return
         kept = [",".join(columns).encode() + b"\n"]
         if keep and os.path.exists(path):
             with open(path, "rb") as file:  # a killed run may have left part of a row at the end

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import nn
+from .. import distributed, nn
 from ..autograd import no_grad
 from ..base import cli
 from ..base.errors import CommandError, printable
@@ -43,34 +43,58 @@ class Run:
         self.settings, self.device, self.done, self.kept, self.best_loss = settings, device, 0, 0, math.inf
         self.vocab, self.characters, self.crc = text.CharVocab(corpus), len(corpus), zlib.crc32(corpus.encode())
         seed, T, B = settings["seed"], settings["block_size"], settings["batch_size"]
+        rank, size = distributed.world()
+        if B % size:
+            raise CommandError(f"batch_size {B} cannot be divided among {size} processes")
+        self.rank = rank
+        self.part = slice(rank * B // size, (rank + 1) * B // size)  # rows of this process
         train_ids, val_ids = text.split(self.vocab.encode(corpus))
         # Batches draw from a generator of their own.
         self.batches = text.Batches(train_ids, T, B, Generator(seed + 2**32), "training split")
         self.val_batches = text.fixed_batches(val_ids, T, B, settings["eval_batches"], "validation split")
-        manual_seed(seed)  # seeds the initial weights, then dropout
+        manual_seed(seed)  # seeds the initial weights, which are the same in all processes
         with cli.refusing(ValueError):
             self.model = model = recipe.model(settings, len(self.vocab)).to(device)
         self.optimizer = optimizer = recipe.optimizer(model, settings)
         self.shares = [group["lr"] for group in optimizer.param_groups]  # each group's share of the learning rate
+        self._own_stream()
 
-        def train_step(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        def backward(x: Tensor, y: Tensor) -> Tensor:
             _, loss = model(x, y)  # (B, T, V), ()
             loss.backward()
+            return loss
+
+        def update() -> Tensor:
             norm = nn.utils.clip_grad_norm_(model.parameters(), settings["clip"] or math.inf)
             optimizer.step()
             optimizer.zero_grad()  # last: gradients that outlived a captured step would be copied out of its memory
-            return loss, norm
+            return norm
 
         may_capture: Callable[..., Any] = capture if captured else lambda function: function
-        self._train_step = may_capture(train_step)
+        if size == 1:
+            self._train_step = may_capture(lambda x, y: (backward(x, y), update()))
+        else:  # two captured steps, and the exchange between them
+            backward, update = may_capture(backward), may_capture(update)
+
+            def train_step(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+                loss = backward(x, y)
+                distributed.average_gradients_(model.parameters())
+                return loss, update()
+
+            self._train_step = train_step
         self._loss_of = may_capture(lambda x, y: model(x, y)[1])
+
+    def _own_stream(self) -> None:
+        """Let dropout draw other numbers in each process."""
+        if self.rank:
+            default_generator.state = default_generator.state | {"seed": self.settings["seed"] + self.rank * 2**34}
 
     def step(self) -> tuple[float, float, float]:
         """Train on the next batch. Returns (loss, norm of the gradient, learning rate)."""
         lr = recipe.rate(self.done, self.settings)
         recipe.set_rates(self.optimizer, self.shares, self.done, lr)
-        x, y = (tensor(ids, device=self.device) for ids in next(self.batches))  # (B, T): y is x one character later
-        loss, norm = (number.item() for number in self._train_step(x, y))
+        x, y = (tensor(ids[self.part], device=self.device) for ids in next(self.batches))  # (B, T): y is one later
+        loss, norm = (distributed.mean(number.item()) for number in self._train_step(x, y))
         self.check_finite(loss + norm, f"loss {loss}, gradient norm {norm}")
         self.done += 1
         return loss, norm, lr
@@ -127,6 +151,7 @@ class Run:
         for group, typed in zip(self.optimizer.param_groups, options):
             group.update(typed)
         default_generator.state, self.batches.generator.state = saved["default"], saved["batches"]
+        self._own_stream()
         self.done = self.kept = saved["step"]
         self.best_loss = saved["best_loss"]
 
@@ -151,22 +176,24 @@ def train(
 
 def _begun(out, typed, preset, texts, device, captured, held):
     """A new run, saved. Its folder is claimed until `held` is closed."""
-    _refuse_another(out)
+    if distributed.first():
+        _refuse_another(out)
     paths = [os.path.abspath(path) for path in texts]
     corpus = text.read_corpus(paths)
     suited = {} if preset else recipe.suited(len(corpus))
     run = Run(_settings(suited, PRESETS.get(preset, {}) | typed, paths), corpus, device, captured)
-    out.mkdir(parents=True, exist_ok=True)
-    _claim(out, held)
-    _refuse_another(out)  # another process may have begun one since
-    run.save(out / LAST)
+    if distributed.first():
+        out.mkdir(parents=True, exist_ok=True)
+        _claim(out, held)
+        _refuse_another(out)  # another process may have begun one since
+        run.save(out / LAST)
     return run
 
 
 def _resumed(out, typed, preset, texts, device, captured, held):
     """The run in a folder, where it was saved. The folder is claimed until `held` is closed."""
     last = out / LAST
-    if out.is_dir():
+    if out.is_dir() and distributed.first():
         _claim(out, held)
     saved = checkpoint.load(last)
     if not (isinstance(saved, dict) and "settings" in saved):
@@ -206,8 +233,9 @@ def _trained(run, out):
     """The run after its last step, or after a signal."""
     settings, last = run.settings, out / LAST
     start, steps, stopping = run.done, settings["steps"], False
+    first = distributed.first()  # the process that validates and writes
     with (
-        Table(out / LOSSES, ("step", "train", "val", "lr", "grad_norm"), keep=start) as table,
+        Table(out / LOSSES if first else None, ("step", "train", "val", "lr", "grad_norm"), keep=start) as table,
         Interrupt() as interrupt,
         Progress(start, steps, settings["batch_size"] * settings["block_size"]) as progress,
     ):
@@ -219,14 +247,15 @@ def _trained(run, out):
             loss, norm, lr = run.step()
             losses.append(loss)
             progress.step(run.done, loss)
-            if run.done % settings["eval_every"] == 0 or run.done == steps:
+            if first and (run.done % settings["eval_every"] == 0 or run.done == steps):
                 val_loss, mean = run.validate(), sum(losses) / len(losses)
                 progress.say(f"step {run.done}: training loss {mean:.4f}, validation loss {val_loss:.4f}")
                 progress.say(f"    {run.sample()}")
                 losses.clear()
             table.row(run.done, loss, val_loss, lr, norm)
-            stopping = bool(interrupt.signal or progress.broken)  # read once: a signal may come at any time
-            if val_loss is not None or stopping:
+            # Read once: a signal may come at any time, and to the processes at different ones.
+            stopping = distributed.mean(bool(interrupt.signal or progress.broken)) > 0
+            if first and (val_loss is not None or stopping):
                 improved = val_loss is not None and val_loss < run.best_loss
                 run.best_loss = min(run.best_loss, math.inf if val_loss is None else val_loss)
                 table.flush()
@@ -235,7 +264,7 @@ def _trained(run, out):
         raise CommandError(f"stopped and saved at step {run.done}", 128 + interrupt.signal)
     if progress.broken:
         raise BrokenPipeError
-    if run.best_loss == math.inf:  # nothing was left to train
+    if first and run.best_loss == math.inf:  # nothing was left to train
         run.best_loss = run.validate()
         run.save(out / BEST, last)
     return run
