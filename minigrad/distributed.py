@@ -24,7 +24,7 @@ from .autograd import no_grad
 from .base import ranks
 from .tensor import Tensor, from_numpy
 
-__all__ = ["average_gradients_", "broadcast_", "first", "mean", "world"]
+__all__ = ["average", "average_gradients_", "broadcast_", "first", "world"]
 
 
 def world() -> tuple[int, int]:
@@ -59,7 +59,7 @@ def average_gradients_(parameters: Iterable[Tensor]) -> None:
     _in_one_piece([p.grad for p in parameters], average)
 
 
-def mean(number: float) -> float:
+def average(number: float) -> float:
     """The mean of a number of each process."""
     return _mpi().COMM_WORLD.allreduce(number) / ranks.size if ranks.size > 1 else number
 

@@ -76,7 +76,7 @@ def check_data(name, dtype, array):
         check_holds(name, dtype, array.min(), array.max())
 
 
-def wrapped(name, dtype, number):
+def modulo(name, dtype, number):
     """number modulo 2^bits of an integer dtype, as PyTorch wraps it in + - *."""
     if not -(2**63) <= number < 2**64:
         check_holds(name, dtype, number)

@@ -66,7 +66,7 @@ _ENTRY = re.compile(
 )
 
 
-class Parameter(NamedTuple):
+class CParameter(NamedTuple):
     """A parameter of an entry point, or a field of a struct."""
 
     name: str
@@ -78,12 +78,12 @@ class Parameter(NamedTuple):
 def parameter(text):
     kind, name = re.sub(r"\b__restrict__\b", " ", text).replace("*", "* ").rsplit(None, 1)
     of = " ".join(kind.replace("*", " ").replace("const ", " ").split())
-    return Parameter(name, *(("*", of, "const " not in kind) if "*" in kind else (of, "", False)))
+    return CParameter(name, *(("*", of, "const " not in kind) if "*" in kind else (of, "", False)))
 
 
 @functools.lru_cache(32)
 def entry_points(text):
-    """{entry point: (what `// args` above it says, [Parameter])} of a source."""
+    """{entry point: (what `// args` above it says, [CParameter])} of a source."""
     return {
         name: (_declared(above), [parameter(p) for p in parameters.split(",") if p.strip()])
         for above, name, parameters in _ENTRY.findall(text)
@@ -139,7 +139,7 @@ class Struct:
             raise ValueError(f"struct {name} of kernels/{file} has fields other than pointers, long long and double")
         self.name = name
         self.counts = {}  # {field: its length, 1 if it is no array}
-        self.fields = {}  # {name: Parameter}
+        self.fields = {}  # {name: CParameter}
         formats = ["="]
         for kind, fields in lines:
             for field in fields.split(","):
@@ -179,7 +179,7 @@ class Struct:
         return {name: part if self.counts[name] > 1 else part[0] for name, part in parts}
 
 
-class Table(NamedTuple):
+class Structs(NamedTuple):
     """An array of structs, as an argument of a launch: a Struct and its rows, {field: value}, whose pointers are arrays
     or None. It is packed when its launch is about to run."""
 

@@ -13,7 +13,7 @@ from ..random import default_generator
 from ..replay.captured import Captured
 from ..tensor import Tensor
 from .pair import Pair, entered
-from .subject import Leaf, Subject, branches, flat, host, mapped, nothing_returned, wrapped
+from .subject import Leaf, Subject, branches, flat, host, mapped, nothing_returned, to_tensor
 
 
 class Keywords(dict):
@@ -30,7 +30,7 @@ def prepared(fn, inputs, kwargs=None, vjp=None):
     inputs = inputs[0] if len(inputs) == 1 and type(inputs[0]) is tuple else inputs
     if kwargs:
         inputs = (*inputs, Keywords(kwargs))
-    ours = flat((inputs, getattr(plain(fn), "__self__", plain(fn))), of=(Tensor, Module))
+    ours = flat((inputs, getattr(unbound(fn), "__self__", unbound(fn))), of=(Tensor, Module))
     if ours or not any(x.dtype.kind in "fc" for x in flat(inputs, of=np.ndarray)):
         if vjp is not None:
             raise TypeError("gradcheck: vjp is for functions of NumPy arrays; others have gradients of their own")
@@ -119,7 +119,7 @@ class _Call:
         self.constants.clear()
         like = tensors[0]
         for leaf in self.fixed:
-            p, x = leaf.tensor, wrapped(leaf.array.astype(like.dtype), like)
+            p, x = leaf.tensor, to_tensor(leaf.array.astype(like.dtype), like)
             p.array, p.storage, p.node = x.array, x.storage, None
 
         def replaced(x):
@@ -127,7 +127,7 @@ class _Call:
                 return tensors[self.position[id(x)]]
             leaf = self.leaves.get(id(x))
             name, array = (leaf.name, leaf.array.astype(like.dtype)) if leaf else self.others[id(x)]
-            constant = wrapped(array.copy(), like)
+            constant = to_tensor(array.copy(), like)
             self.constants.append((name, constant.array, array))
             return constant
 
@@ -136,7 +136,7 @@ class _Call:
 
 def _module_of(fn):
     """The Module that fn is, or is a method of, or None."""
-    return next((x for x in (plain(fn), getattr(plain(fn), "__self__", None)) if isinstance(x, Module)), None)
+    return next((x for x in (unbound(fn), getattr(unbound(fn), "__self__", None)) if isinstance(x, Module)), None)
 
 
 def _chosen(leaves, wrt, names):
@@ -172,12 +172,12 @@ def _within(name, path):
 
 def op_of(fn):
     """The Op subclass that fn is, or is the apply of; None for other functions."""
-    fn = plain(fn)
+    fn = unbound(fn)
     cls = fn if isinstance(fn, type) else getattr(fn, "__self__", None)
     return cls if isinstance(cls, type) and issubclass(cls, autograd.Op) else None
 
 
-def plain(fn):
+def unbound(fn):
     """fn without the arguments that functools.partial has bound."""
     while isinstance(fn, partial):
         fn = fn.func
@@ -186,11 +186,11 @@ def plain(fn):
 
 def label_of(fn):
     """fn's name in reports: that of an op or function, or the file and line of a lambda."""
-    op, fn = op_of(fn), plain(fn)
+    op, fn = op_of(fn), unbound(fn)
     if op:
         return op.name
     if isinstance(fn, Pair):
-        fn = plain(fn.__wrapped__)
+        fn = unbound(fn.__wrapped__)
     code = getattr(fn, "__code__", None)
     name = getattr(fn, "__qualname__" if code else "__name__", None) or type(fn).__name__
     return f"lambda at {code.co_filename}:{code.co_firstlineno}" if code and "<lambda>" in name else name

@@ -51,7 +51,7 @@ class Subject:
         return sum(leaf.array.size for leaf in self.leaves)
 
     def run(self, arrays=None, on=None, copy=True, needs=None, tie=None):
-        """Forward at `arrays` (default: the point itself), recorded. Returns a Run.
+        """Forward at `arrays` (default: the point itself), recorded. Returns a Forward.
 
         on: another backend; needs: which leaves require a gradient (default: all); tie: leaf tie[1] is leaf tie[0]."""
         default_generator.state = self.random_state
@@ -62,7 +62,7 @@ class Subject:
             tensors.append(_filled(x, array, on or leaf.backend, needs is None or needs[i]))
         if tie:
             tensors[tie[1]] = tensors[tie[0]]
-        return Run(tensors, self.call(tensors))
+        return Forward(tensors, self.call(tensors))
 
     def spread(self, dys, arrays=None, eps=None, ties=True):
         """How much [the outputs as one vector, the gradient of each leaf] differ between points where every input,
@@ -124,19 +124,19 @@ class Subject:
         n = len(self.leaves)
         connected = [i for i, y in enumerate(run.outputs) if y.node is not None]
         drawn = [rng.standard_normal(run.outputs[i].shape) for i in connected]
-        leaves = [Leaf(f"dy[{i}]", wrapped(dy, run.outputs[i])) for i, dy in zip(connected, drawn)]
+        leaves = [Leaf(f"dy[{i}]", to_tensor(dy, run.outputs[i])) for i, dy in zip(connected, drawn)]
 
         def call(tensors):
             recorded = autograd.is_grad_enabled()  # if not, only the gradient's values are needed
             with autograd.enable_grad():
-                run = Run(tensors[:n], self.call(tensors[:n]))
+                run = Forward(tensors[:n], self.call(tensors[:n]))
             dys = {i: dy.to(run.outputs[i].dtype) for i, dy in zip(connected, tensors[n:])}
             return run.backward([dys.get(i) for i in range(len(run.outputs))], run.nodes, create_graph=recorded)
 
         return Subject(call, [*self.leaves, *leaves], f"the gradient of {self.label}", self.constants)
 
 
-class Run:
+class Forward:
     """One forward and the graph that it left. y: the float outputs joined into one float64 vector of M elements."""
 
     def __init__(self, leaves, outputs):
@@ -194,7 +194,7 @@ class Run:
         """The gradients of the leaves as host arrays, zeros where none arrives. dys: an array for each output, cast to
         its dtype; None leaves it out. chosen: the numbers of the requested leaves. options go to autograd.backward."""
         chosen = range(len(self.leaves)) if chosen is None else chosen
-        cast = [dy if dy is None else wrapped(dy.astype(y.dtype, copy=False), y) for dy, y in zip(dys, self.outputs)]
+        cast = [dy if dy is None else to_tensor(dy.astype(y.dtype, copy=False), y) for dy, y in zip(dys, self.outputs)]
         gradients = self.backward(cast, [self.nodes[i] for i in chosen], **options)
         return [np.zeros(self.leaves[i].shape) if g is None else host(g) for i, g in zip(chosen, gradients)]
 
@@ -210,7 +210,7 @@ def _filled(x, array, backend, needs_grad=True):
     return x
 
 
-def wrapped(array, like):
+def to_tensor(array, like):
     """A host array as a Tensor on the device of `like`."""
     backend = like.storage.backend
     return from_backend(backend.from_numpy(np.asarray(array)), backend)  # arithmetic on 0-d arrays gives scalars

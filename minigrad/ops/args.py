@@ -76,7 +76,7 @@ def fitting(name, number, dtype):
     if name in _ANY_NUMBER or isinstance(number, bool):
         return number
     if name in ("add", "sub", "mul"):
-        return dtypes.wrapped(name, dtype, number)
+        return dtypes.modulo(name, dtype, number)
     dtypes.check_holds(name, dtype, number)
     return number
 

@@ -22,7 +22,7 @@ from ..autograd.modes import unwind
 from ..backend.philox import Draw
 from ..base.recording import thread
 from ..tensor import Tensor
-from .entries import Tree, spec, wrapped
+from .entries import Tree, spec, tensor_around
 from .follower import Follower
 
 __all__ = ["Captured", "capture"]
@@ -176,7 +176,7 @@ class Repeat:
             for cell, _, values in e.refreshes:
                 cell[...] = values()
         self._program.run(self._memory, [])
-        return tuple([wrapped(self._memory.array(place, y), None, Storage(on)) for place, y in self._outs])
+        return tuple([tensor_around(self._memory.array(place, y), None, Storage(on)) for place, y in self._outs])
 
 
 if hasattr(os, "register_at_fork"):

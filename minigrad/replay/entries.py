@@ -95,7 +95,7 @@ class _Gone(Op, abstract=True):
 GONE: Any = _Gone()
 
 
-def wrapped(array, node, storage):
+def tensor_around(array, node, storage):
     x = _new(Tensor)
     x.array, x.node, x.storage = array, node, storage
     return x

@@ -23,7 +23,7 @@ from ..backend.launch.launcher import below, spanned
 from ..base.recording import CaptureError, refuse, refuse_within, uncaptured, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub, Transfer
 from ..ops.index import Getitem
-from .entries import GONE, Entry, Late, Slot, as_tuple, exact, parts, replaced, shift, spec, varies, wrapped
+from .entries import GONE, Entry, Late, Slot, as_tuple, exact, parts, replaced, shift, spec, tensor_around, varies
 from .memory import PROGRAMS, Launch, Memory
 
 MOST_PROGRAMS = 32  # most programs that a tree keeps; then the oldest is dropped
@@ -93,7 +93,7 @@ class Follower:
         """Rows of data, at an index that may differ at each call, and values for another device."""
         if place is not None:
             self.flush()
-            x = wrapped(self.memory.array(place, x.array), None, Storage(self.on))
+            x = tensor_around(self.memory.array(place, x.array), None, Storage(self.on))
         with uncaptured(after=self.writes_outside):
             return cls.apply(x, **params)
 
@@ -145,7 +145,7 @@ class Follower:
         e.refreshes.append((cell, there, lambda: late.value))
         e.varying, e.inputs[i] = (i,), (None, Late, None)
         self.tree.storages.add(storage)
-        return (*given[:i], wrapped(there, None, storage), *given[i + 1 :])
+        return (*given[:i], tensor_around(there, None, storage), *given[i + 1 :])
 
     # -- the engine: a backward walk, hooks, changes in place
 
@@ -254,7 +254,7 @@ class Follower:
             self.made.append(x)
 
     def _made(self, array, node, storage):
-        y = wrapped(array, node, storage)
+        y = tensor_around(array, node, storage)
         self.made.append(y)
         return y
 
@@ -555,7 +555,7 @@ class Follower:
                 known = Node(node.op, 0, node.shape, node.dtype, node.device)
                 self._alike(node, known)
             node = known
-        return wrapped(array, node, storage)
+        return tensor_around(array, node, storage)
 
     def _array(self, e, x, tensor=None):
         """The captured array for x."""

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..backend.kernels import Struct, Table
+from ..backend.kernels import Struct, Structs
 from ..backend.launch.launcher import below, spanned
 from ..backend.runners.checks import WORD, Found
 
@@ -261,8 +261,8 @@ class GraphProgram(Program):
         self._built = launches  # keeps the arrays of these launches alive
 
     def _placed(self, x):
-        if type(x) is Table:
-            return Table(x.struct, [{name: self._placed(value) for name, value in row.items()} for row in x.rows])
+        if type(x) is Structs:
+            return Structs(x.struct, [{name: self._placed(value) for name, value in row.items()} for row in x.rows])
         place = self._space.place(x) if isinstance(x, self._on.array_type) else None
         if place is None:
             return x
@@ -278,7 +278,7 @@ class GraphProgram(Program):
             size += cell.size
         if self._turn is None:
             self._slots, self._turn = on.pinned((SLOTS, size), WORD), on.from_numpy(np.zeros(1, np.int64))
-        args = [on.packed(Table(LETTER, rows)), len(rows), on.seen_by_gpu(self._slots), size, SLOTS, self._turn]
+        args = [on.packed(Structs(LETTER, rows)), len(rows), on.seen_by_gpu(self._slots), size, SLOTS, self._turn]
         return Launch("captured", "deliver", WORD, (1,), (32,), 0, args)
 
     # -- running it
@@ -350,7 +350,7 @@ PROGRAMS = {"cpu": Program, "cuda": GraphProgram}
 def _arrays(on, launch):
     """(array, may the launch change it?) of the arrays among its arguments."""
     for x, p in zip(launch.args, on.kernel(*launch[:3]).contract.parameters):
-        if type(x) is Table:
+        if type(x) is Structs:
             for row in x.rows:
                 yield from ((value, True) for value in row.values() if isinstance(value, on.array_type))
         elif isinstance(x, on.array_type):

@@ -42,7 +42,7 @@ from . import flow_picture
 from .cut import Scissors
 from .importance import returned_loss, value_of
 from .layers import as_float64, undisturbed
-from .stream import Node, Run, back_at_most, back_through_norm, node_of, stream_of
+from .stream import Node, Pass, back_at_most, back_through_norm, node_of, stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -178,7 +178,7 @@ def flow(
     if most is not None and (not isinstance(most, (int, np.integer)) or most < 1):
         raise ValueError(f"most must be at least 1, or None, got {most!r}")
     stream = stream_of(model)
-    result = _flow(Run(model, stream, batch, loss))
+    result = _flow(Pass(model, stream, batch, loss))
     if method == "cut":
         _cut(result, model, stream, batch, loss, most)
     return result
@@ -201,7 +201,7 @@ def _cut(flow, model, stream, batch, loss, most):
 
 
 def _flow(run):
-    """The first-order Flow of a Run."""
+    """The first-order Flow of a Pass."""
     found = _Sums(run)
     if np.isfinite(found.edges).all():  # a loss that is not finite has no edges to add up
         found.check(RTOL[run.dtype.itemsize])
@@ -209,7 +209,7 @@ def _flow(run):
 
 
 class _Sums:
-    """The edges of a Run: what each source writes times the gradient at each reader's copy, summed up over
+    """The edges of a Pass: what each source writes times the gradient at each reader's copy, summed up over
     sequences, as only one of them is held at a time.
 
     sources: [Node]. inputs: [(Node, input)]. edges (sources, inputs). known: has the source written by then?"""

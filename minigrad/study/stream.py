@@ -134,7 +134,7 @@ def watched(stream):
     return ways
 
 
-class Run:
+class Pass:
     """What a forward and a backward of loss(model, *batch) left of its Stream, as arrays (B, T, C), float64.
 
     x: {(module, "in" or "out"): what it was called with, or returned}; dx: its gradient, of those that nobody else

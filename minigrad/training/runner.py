@@ -94,7 +94,7 @@ class Run:
         lr = recipe.rate(self.done, self.settings)
         recipe.set_rates(self.optimizer, self.shares, self.done, lr)
         x, y = (tensor(ids[self.part], device=self.device) for ids in next(self.batches))  # (B, T): y is one later
-        loss, norm = (distributed.mean(number.item()) for number in self._train_step(x, y))
+        loss, norm = (distributed.average(number.item()) for number in self._train_step(x, y))
         self.check_finite(loss + norm, f"loss {loss}, gradient norm {norm}")
         self.done += 1
         return loss, norm, lr
@@ -254,7 +254,7 @@ def _trained(run, out):
                 losses.clear()
             table.row(run.done, loss, val_loss, lr, norm)
             # Read once: a signal may come at any time, and to the processes at different ones.
-            stopping = distributed.mean(bool(interrupt.signal or progress.broken)) > 0
+            stopping = distributed.average(bool(interrupt.signal or progress.broken)) > 0
             if first and (val_loss is not None or stopping):
                 improved = val_loss is not None and val_loss < run.best_loss
                 run.best_loss = min(run.best_loss, math.inf if val_loss is None else val_loss)

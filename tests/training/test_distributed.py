@@ -101,7 +101,7 @@ whole.load_state_dict(model.state_dict())
 whole(x).square().mean().backward()
 for p, q in zip(model.parameters(), whole.parameters()):
     assert mg.allclose(p.grad, q.grad, rtol=1e-5)
-assert distributed.mean(rank) == 0.5 and distributed.first() == (rank == 0)
+assert distributed.average(rank) == 0.5 and distributed.first() == (rank == 0)
 print("threads", os.environ["OMP_NUM_THREADS"])
 """
 
@@ -125,5 +125,5 @@ def test_without_mpiexec_there_is_one_process_and_nothing_to_do():
     (x * 2).sum().backward()
     distributed.broadcast_([x])
     distributed.average_gradients_([x])
-    assert distributed.world() == (0, 1) and distributed.first() and distributed.mean(3) == 3
+    assert distributed.world() == (0, 1) and distributed.first() and distributed.average(3) == 3
     assert x.grad is not None and x.grad.tolist() == [2, 2, 2]

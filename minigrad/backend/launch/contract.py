@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import C_TYPES, Struct, Table, constants, declared_above, entry_points, types
+from ..kernels import C_TYPES, Struct, Structs, constants, declared_above, entry_points, types
 
 DTYPES = {c: np.dtype(name) for name, c in C_TYPES.items()}
 NUMBERS = dict.fromkeys("iub", (int, np.integer, np.bool_)) | {"f": (int, float, np.number, np.bool_)}
@@ -210,7 +210,7 @@ class Contract:
             known["operand"] = operands[x.within] = operands.get(x.within, -1) + (given[x.name] is not None)
             needed[x.name] = self._size(x, given[x.name], known)
         for name, (count, fields) in self.tables.items():
-            if type(given[name]) is not Table or len(given[name].rows) != known[count]:
+            if type(given[name]) is not Structs or len(given[name].rows) != known[count]:
                 self._refuse(f"{name} must be a table of {count} = {known[count]} rows")
             for row in given[name].rows:
                 for field, x in fields.items():

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.recording import thread
 from .. import devices
-from ..kernels import Struct, Table, constant
+from ..kernels import Struct, Structs, constant
 from .rules import HOST
 
 LAYOUT = Struct("layout.cuh", "Layout")
@@ -147,11 +147,11 @@ class Launcher:
             thread.recorder.look_later(check)
 
     def with_tables(self, args):
-        """Arguments of a kernel, with each Table as an array of bytes."""
-        return [self.packed(x) if type(x) is Table else x for x in args]
+        """Arguments of a kernel, with each Structs as an array of bytes."""
+        return [self.packed(x) if type(x) is Structs else x for x in args]
 
     def packed(self, table):
-        """A Table as an array of bytes."""
+        """Structs as an array of bytes."""
         rows = b"".join(table.struct.packed(row, self.pointer) for row in table.rows)
         return self.from_numpy(np.frombuffer(rows, np.uint8))
 

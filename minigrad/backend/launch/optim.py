@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..kernels import Struct, Table, constant
+from ..kernels import Struct, Structs, constant
 from .launcher import TOTALS, Launcher, real
 from .rules import EXACT, KERNEL
 
@@ -120,7 +120,7 @@ class Optim(Launcher):
                 rows.append({**NOTHING, **slot, "size": size, "chunk": chunks})
                 chunks += _chunks(size)
         if rows:
-            self.launch("optim", entry, dtype, chunks, THREADS, Table(SLOT, rows), len(rows), *args)
+            self.launch("optim", entry, dtype, chunks, THREADS, Structs(SLOT, rows), len(rows), *args)
 
 
 def _chunks(size):

@@ -39,9 +39,9 @@ class Lookup(Found):
         self._event = on.event()
 
     def checked(self, index, n, wraps, ignored):
-        """checked(), and a copy of what it finds, which nothing waits for."""
+        """checked_indices(), and a copy of what it finds, which nothing waits for."""
         stream, ((_, _, there),) = self.on.current_stream(), self.raising
-        y = checked(self.on, index, n, wraps, ignored, there)
+        y = checked_indices(self.on, index, n, wraps, ignored, there)
         self.on.download(self.seen[0], there, stream)
         self._event.record(stream)
         self.on.unread[self] = None
@@ -56,7 +56,7 @@ class Lookup(Found):
             self._event.synchronize()
 
 
-def checked(on, index, n, wraps, ignored, found):
+def checked_indices(on, index, n, wraps, ignored, found):
     """A copy of an array of indices, with 0 for each that is neither in [0, n) nor `ignored`; `found` records which.
     wraps: those below 0 count from n."""
     index = on.operand(index, np.dtype(np.int64))

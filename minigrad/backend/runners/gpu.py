@@ -23,7 +23,7 @@ from ..launch.launcher import SHARED, below, spanned
 from ..launch.rules import HOST, VIEW, followed
 from ..numpy import NAMES
 from . import nvrtc
-from .checks import NONE_WRONG, Lookup, checked
+from .checks import NONE_WRONG, Lookup, checked_indices
 
 PACKAGES = {  # {version of CUDA: its packages}
     12: "cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
@@ -250,7 +250,7 @@ class Cuda(Launched):
     def _checked_later(self, name, index, n, wraps, ignored, function):
         found = self.from_numpy(np.array(NONE_WRONG))
         self.look_later((function, user_line(), found))
-        return checked(self, index, n, wraps, ignored, found)
+        return checked_indices(self, index, n, wraps, ignored, found)
 
     checked = followed("check", _checked_now, _checked_later)
 

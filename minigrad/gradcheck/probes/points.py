@@ -19,9 +19,9 @@ from ...autograd import FormulaOp
 from ...backend import reference
 from ...nn import Module
 from ...tensor import Tensor, from_backend
-from ..call import Keywords, argument_names, op_of, plain, subject_of
+from ..call import Keywords, argument_names, op_of, subject_of, unbound
 from ..report import NotApplicable
-from ..subject import flat, host, joined, mapped, wrapped
+from ..subject import flat, host, joined, mapped, to_tensor
 
 LARGE = 2**14  # more elements than this keep their numbers
 MOST_SIZES, MOST_APART = 6, 24  # sizes, and choices of some of the dims of one size, that are tried
@@ -333,7 +333,7 @@ def mapped_once(inputs, change):
 def like(x, array):
     """array as a Tensor that requires a gradient as x does."""
     with autograd.no_grad():
-        y = wrapped(np.array(array, x.dtype if x.dtype.kind != "f" else None), x)
+        y = to_tensor(np.array(array, x.dtype if x.dtype.kind != "f" else None), x)
     return y.requires_grad_() if x.requires_grad else y
 
 
@@ -382,14 +382,14 @@ def _calls(p):
 def _options(p):
     """{name: value} of what is bound by partial() or passed beside the Tensors, and of a user's function or op the
     defaults of the rest. Of a pair of functions, those that both take."""
-    op, fn = op_of(p.fn), plain(p.fn)
+    op, fn = op_of(p.fn), unbound(p.fn)
     bound = dict(getattr(fn.__wrapped__ if p.pair else p.fn, "keywords", {}))
     given = dict(zip(argument_names(p.fn, len(p.inputs)), p.inputs))
     if p.inputs and isinstance(p.inputs[-1], Keywords):
         given.popitem()
         given |= p.inputs[-1]
     function = op.forward if op else inspect.unwrap(p.fn)
-    known = {} if (is_ours(op) if op else is_theirs(plain(function))) else _defaults(function)
+    known = {} if (is_ours(op) if op else is_theirs(unbound(function))) else _defaults(function)
     known = {name: x for name, x in known.items() if name not in given}
     known |= bound | {name: x for name, x in given.items() if not flat(x, of=(Tensor, Module))}
     return {name: x for name, x in known.items() if not p.pair or p.pair.takes(name)}
@@ -485,9 +485,9 @@ def functions(p):
     """The functions of the user's function and ops, and what those call by a global name or hold in a closure."""
     methods = ("forward", "backward")
     waiting: list = [getattr(type(op), name) for op, _ in user_ops(p) for name in methods]
-    fn = plain(p.fn)
+    fn = unbound(p.fn)
     if p.pair:
-        waiting += [plain(inspect.unwrap(fn)), p.pair.vjp]
+        waiting += [unbound(inspect.unwrap(fn)), p.pair.vjp]
     elif op_of(p.fn) is None:
         waiting.append(fn)
     found: dict = {}
@@ -501,7 +501,7 @@ def functions(p):
     return list(found.values())
 
 
-def constants(p, compared=False):
+def code_constants(p, compared=False):
     """What that code loads, with the parts of tuples; or only what it compares something with."""
     found: list = []
     for f in functions(p):
@@ -517,7 +517,7 @@ def constants(p, compared=False):
 
 def numbers(p, kind=(int, float)):
     """The numbers in the code, in the defaults of arguments, and on the class of an op."""
-    found = constants(p)
+    found = code_constants(p)
     for f in functions(p):
         found += [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
     for op, _ in user_ops(p):
@@ -533,7 +533,7 @@ def whole_numbers(p):
 
 def words(p):
     """Strings that the code compares something with: an option may be one of them."""
-    found = [v for v in constants(p, compared=True) if isinstance(v, str) and v.isidentifier()]
+    found = [v for v in code_constants(p, compared=True) if isinstance(v, str) and v.isidentifier()]
     return list(dict.fromkeys(found))[:12]
 
 
@@ -545,7 +545,7 @@ def held_sizes(p):
     for f in functions(p):
         variables = inspect.getclosurevars(f)
         held += [variables.nonlocals, variables.globals, f.__defaults__, f.__kwdefaults__, f.__code__.co_consts]
-    fn = plain(p.fn)
+    fn = unbound(p.fn)
     owners = [getattr(f, "__self__", None) for f in (fn, getattr(fn, "__wrapped__", None))]
     held += [vars(x) for x in owners if hasattr(x, "__dict__") and not isinstance(x, type)]
     sizes: set = set()

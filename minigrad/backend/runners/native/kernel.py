@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 
-from ...kernels import Table, entry_points
+from ...kernels import Structs, entry_points
 from ...launch.contract import Contract
 
 # How an argument of a C type is packed; each begins at a multiple of 8 bytes. A struct comes as bytes.
@@ -105,7 +105,7 @@ class Replay:
         for at, (kernel, launch) in enumerate(launches):
             args, tables = list(launch.args), []
             for i in kernel.pointers:
-                if type(args[i]) is Table:
+                if type(args[i]) is Structs:
                     struct, table = args[i]
                     begin = add(b"".join(struct.packed(row, address) for row in table))
                     step = struct.size // 8
