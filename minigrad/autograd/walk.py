@@ -208,7 +208,7 @@ def _step(walk: _Walk, op: Any, dys: dict[int, Any], needs: tuple[bool, ...], an
 def vjp(fn: Callable[..., Any], inputs: Sequence[Any], dys: Sequence[Any], needs: Sequence[bool]) -> tuple[Any, ...]:
     """Gradients of fn(*inputs) against dys, through the graph of fn; differentiable again while grad is enabled.
 
-    A tuple with a Tensor of its shape for each input of which `needs` is true, else None."""
+    A tuple: for each input a Tensor of its shape, or None where `needs` is false."""
     connected = mode.grad
     with enable_grad():
         points = []

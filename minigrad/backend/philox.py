@@ -55,7 +55,7 @@ def words(draw, n):
 
 
 def doubles(draw, first, n):
-    """Numbers first, …, first + n - 1 of a Draw's float64 in [0, 1), each of which is 53 bits of two words: (n,)."""
+    """Numbers first … first + n - 1 of a Draw's float64 in [0, 1): (n,). Each takes 53 bits of two words."""
     refuse_within("drawing random numbers on the host")
     block, skipped = divmod(first, 2)
     w = _blocks_of(draw, block, -(-(skipped + n) // 2))

@@ -20,7 +20,7 @@ CLOSEST = 1e-9  # distance of half of them: so near that smooth parts do not cha
 NEIGHBOURS = 64
 COMPOSED = "an op inside is at a kink here; the gradient lies between those close by, which are right"
 UNLIKE = "ops inside are at kinks, where gradients do not compose: none close by is like this one"
-PAIRS = 6  # pairs of directions to try: three may leave the same of equal numbers the median, and show no kink
+PAIRS = 6  # pairs of directions to try: with three, one of several equal numbers may stay the median, and no kink show
 
 
 def excuse(comparison):

@@ -112,7 +112,7 @@ class GradcheckReport:
 
     @property
     def error(self) -> float:
-        """The largest |analytic - numeric| as a part of what was allowed: more than 1 fails."""
+        """The largest |analytic - numeric|, divided by what was allowed: above 1 fails."""
         return max((f.excess for f in self.findings if f.analytic is not None), default=0.0)
 
     def table(self) -> str:
@@ -214,7 +214,7 @@ def _ratio(analytic, numeric):
 
 
 def ratio_hint(analytic, numeric, sizes):
-    """What usually causes an error of this ratio, or "". sizes: those of the dims of the input and of the outputs."""
+    """What usually causes an error of this ratio, or "". sizes: of all dims of the input and the outputs."""
     if analytic == 0:
         return "no gradient arrives: a contribution is missing, a mask is the wrong way round, or it was not recorded"
     if numeric == 0:

@@ -18,7 +18,7 @@ from ..autograd import Storage, reachable
 from ..random import default_generator
 from ..tensor import Tensor, from_backend
 
-FLOAT64, TRIALS = np.dtype("float64"), 3  # TRIALS: of random moves, of which the largest change counts
+FLOAT64, TRIALS = np.dtype("float64"), 3  # TRIALS: random moves, the largest change counts
 PRECISION = {np.dtype(name): float(np.finfo(name).eps) for name in ("float16", "float32", "float64")}
 
 

@@ -16,7 +16,7 @@ SEVERAL = tuple, list, range, np.ndarray  # types of sequences of sizes or dims
 
 
 def giving(signature: F) -> Callable[[Any], Callable[[type[Op]], F]]:
-    """A decorator for what makes the public function of an op, which tells type checkers of what signature."""
+    """Decorates a function that makes an op's public function, and tells type checkers its signature."""
     return lambda maker: maker
 
 
@@ -38,7 +38,7 @@ def refuse_bools(name, dtype):
 
 def promoted(name, *operands):
     """The inputs in one dtype: Tensors cast, Python and NumPy scalars weak, arrays taken as constants. As in PyTorch,
-    those of the CPU without dims go to the device of the others."""
+    CPU Tensors without dims go to the device of the other operand."""
     x, other = operands if len(operands) == 2 else (None, None)
     if type(x) in (float, int):
         x, other = other, x

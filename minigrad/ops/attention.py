@@ -247,7 +247,7 @@ def _over_groups(dx, nkv):
 
 
 def _batches(query, key, value, enable_gqa):
-    """From three shapes, the batch dims of attention's result and those of its keys, heads last.
+    """(batch dims of attention's result, batch dims of its keys), heads last, from three shapes.
 
     Raises ValueError if the shapes do not fit each other."""
     own = 3 if enable_gqa else 2  # how many of the last dims do not broadcast

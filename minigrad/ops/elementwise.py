@@ -348,7 +348,7 @@ def div(input: T, other: Operand) -> T:
 
 
 def _checked_division(name, x, other):
-    """Both in one dtype, of which a kernel can divide. Raises for what Python refuses too."""
+    """Both operands in one dtype that kernels can divide. Raises ZeroDivisionError and OverflowError as Python does."""
     x, other = promoted(name, x, other)
     dtype = (x if isinstance(x, Value) else other).dtype
     refuse_bools(name, dtype)

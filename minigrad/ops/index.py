@@ -275,7 +275,7 @@ def _places(name, x, dim, index, src):
 
 
 def _widened(y, shape):
-    """y with zeros (False) behind its elements, as far as `shape`."""
+    """y padded with zeros (False) up to `shape`."""
     widths = [n for d in reversed(range(y.ndim)) for n in (0, shape[d] - y.shape[d])]
     return pad(y, widths) if any(widths) else y
 

@@ -325,7 +325,7 @@ class Follower:
         return self._capture(e, run)
 
     def _entangled(self, arrays):
-        """Do two of these share memory where the captured arrays do not, such as views made before the call?"""
+        """Do two of these arrays share memory, as views made before the call may, while their captured ones do not?"""
         found: list = []  # (array in memory, the captured one)
         for x in arrays:
             place = self.space.place(x)

@@ -51,7 +51,8 @@ class Space:
     """Addresses without memory. What writes there ends the process, instead of spoiling something; what reads finds
     zeros, since a debugger that shows an array must not end it.
 
-    protection: mmap's. With 0, reading crashes too, which reveals reads of what has not been computed."""
+    protection: mmap's. With 0, reads crash too: a test then finds reads of values that were never
+    computed."""
 
     protection = mmap.PROT_READ
 
@@ -242,7 +243,7 @@ class GraphProgram(Program):
         self._inner = self._laid_out(inner)
         self._outer = [a for a in lives if a in given]
         self._at: dict = {}  # {Allocation from outside: where the graph takes it to be}
-        self._copies: dict = {}  # {Allocation: a place of its own}, of those that have lain elsewhere
+        self._copies: dict = {}  # {Allocation: its own place}, where another call passed another address
         self._graph: Any = None
         self._stream: Any = None
         self._turn: Any = None  # how many calls the GPU has begun, if there are cells

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ..nn.module import Module
 
 Name: TypeAlias = str | int | tuple[str | int, int | None]  # a node's name: see Flow.edge
-RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of what the model computes in -> the error allowed
+RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of the model's dtype -> the error allowed
 METHODS = {  # {method: the meaning of an edge}
     "first_order": "edge: what the source writes times the gradient where the target reads it",
     "cut": "edge: the loss with it minus the loss without it; first order: what its gradient says",

@@ -83,7 +83,7 @@ def stream_of(model):
     """The Stream of a Module: see the top of this file. Raises TypeError, which says what to do, for attention in
     blocks that do not say what their parts are, for two lists of blocks, and for other norms than nn.LayerNorm and
     nn.RMSNorm over the last dim; ValueError without attention."""
-    rows = {}  # {path of a list: {block: its parts}, of those that have any}
+    rows = {}  # {path of a list of blocks: {block: its parts}}, blocks without parts left out
     for path, row in model.named_modules():
         if isinstance(row, (ModuleList, Sequential)):
             found = {block: _parts(block, f"{path}.{i}".removeprefix(".")) for i, block in enumerate(row)}
@@ -144,7 +144,7 @@ class Pass:
     def __init__(self, model, stream, batch, loss):
         check_batch(batch)
         self.x, self.dx, self.dtype = {}, {}, None
-        self._taps = {}  # {(module, side): zeros that are added there}: their gradient is that of x
+        self._taps = {}  # {(module, side): zeros added to x there, whose gradient is x's}
         self.stream, self._watched = stream, watched(stream)
         handles = [module.register_forward_pre_hook(self._enter) for module, side in self._watched if side == "in"]
         handles += [module.register_forward_hook(self._leave) for module, side in self._watched if side == "out"]
@@ -194,7 +194,7 @@ class Pass:
         return calls[0]
 
     def put_in(self):
-        """{name: (B, T, C)} of what the stream begins with."""
+        """{name: (B, T, C)}: what the stream begins with."""
         x, tokens = self.x[self.stream.body[0], "in"], self.x.get((self.stream.embedding, "out"))
         if tokens is None or tokens.shape != x.shape:
             return {"input": x}

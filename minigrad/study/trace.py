@@ -203,7 +203,7 @@ class LayerTrace:
                                                                 the gradient of x_q. float64, computed when asked for
         W_Q (n, C, d_k), W_K, W_V, W_O (n, d_v, C)              float64, in this forward; W_O times head_gates
 
-    scale: of the scores. layer: the MultiheadAttention. Where its hooks replace a value, all is of what was used."""
+    scale: of the scores. layer: the MultiheadAttention. Where a hook replaced a value, the replaced one is here."""
 
     def __init__(
         self, path: str, layer: "MultiheadAttention", heads: Sequence[int], scale: float, arrays: dict[str, Any]
@@ -278,9 +278,7 @@ class LayerTrace:
         return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token, self.crossed)
 
     def _keep(self, point, x, grads):
-        if (
-            point in INPUTS
-        ):  # a copy, as anything may happen to x after the layer has read it: one of those that are one
+        if point in INPUTS:  # x may change later, so it is copied; inputs that are one array share a copy
             same = next((p for p, given in self._given.items() if given is x), None)
             self._arrays[point] = _copy(x) if same is None else self._arrays[same]
             self._given[point] = x

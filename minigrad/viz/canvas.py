@@ -5,8 +5,8 @@ import warnings
 
 from ..base.files import atomic_write
 
-# Told apart with any colour vision (Okabe and Ito 2008), and by brightness on white. In this order the first are those
-# of Q, K and V in pictures of study.flow, and the grey is that of all other readers.
+# Told apart with any colour vision (Okabe and Ito 2008), and by brightness on white. Pictures of study.flow use the
+# first three for Q, K and V, and the grey for other readers.
 COLOURS = "#0072b2", "#d55e00", "#009e73", "#666666", "#cc79a7", "#e69f00", "#56b4e9"
 DPI = 120
 

@@ -21,7 +21,7 @@ REGISTERS = 40 << 10  # bytes of dk, ROWS × DP, and of p, ROWS × COLUMNS, with
 
 @functools.cache
 def _shape(dtype, D, needed, wanted, limit):
-    """The Shape for a head size: the largest of which two blocks, or else one, fit in shared memory; or None."""
+    """The largest Shape for a head size with which two blocks fit in shared memory, or else one; None if none does."""
     DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize
     for tensor in dict.fromkeys((wanted, 0)):
         for at_once in (2, 1) if DP else ():
@@ -167,12 +167,12 @@ def forward_bytes(shape):
 
 
 def dq_bytes(shape):
-    """Likewise: see attention_dq of attention_backward.cu."""
+    """Shared memory of a block of attention_dq (attention_backward.cu), in bytes."""
     return _tiles(2 * shape.rows + shape.columns * shape.tiles, shape)
 
 
 def dk_dv_bytes(shape):
-    """Likewise: see attention_dk_dv of attention_backward.cu. It is more than attention_dq's."""
+    """Shared memory of a block of attention_dk_dv (attention_backward.cu), in bytes: more than attention_dq's."""
     tiles = max(2, shape.tiles)
     numbers = 3 * tiles // 2 * shape.columns * max(4, shape.itemsize)
     return _tiles(2 * shape.rows + tiles * shape.columns, shape) + numbers

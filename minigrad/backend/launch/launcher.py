@@ -97,7 +97,7 @@ class Launcher:
         """Run an entry point built on map_places over n elements; `widest`: the largest item size in bytes."""
         if n:
             blocks, threads = self.spread(n)
-            if threads > 1:  # each of which takes several elements a turn
+            if threads > 1:  # each thread takes several elements a turn
                 blocks = min(blocks, -(-n // (threads * min(MOST_PER_TURN, 16 // widest))))
             self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
 
@@ -126,15 +126,15 @@ class Launcher:
     # -- values that a captured step updates at each call
 
     def cells(self, values, shape, dtype):
-        """A small array of what values(), a function of no arguments, returns, which has this shape. In a captured step
-        it is asked again at each call, with the functions that are parameters of the primitive then."""
+        """A small array of this shape, filled by values(), a function of no arguments. A captured step calls values()
+        again at each call, with the functions that are parameters of the primitive then."""
         if thread.recorder is not None:
             return thread.recorder.cells(values, shape, dtype)
         return self.from_numpy(np.array(values(), dtype))
 
     def stream(self, draw):
         """The first arguments of a kernel that draws words, from a Draw: (array, key, offset). The array is None, or
-        holds two words [key, offset], of which the key replaces, and the offset is added to, those beside it."""
+        holds two words: a key that replaces `key`, and a number that is added to `offset`."""
         return (None, draw.key, draw.offset) if thread.recorder is None else thread.recorder.stream(draw)
 
     @HOST

@@ -15,7 +15,7 @@ EACH = 16  # least elements of a thread, in two turns of each_ahead() of common.
 WIDTH = constant("accumulate.cuh", "WIDTH")  # columns of a block
 FEW = 16  # values that one thread may reduce
 SORTED = 2048  # elements that a block sorts
-SUMMED = 4096  # elements of which a block makes the running sums
+SUMMED = 4096  # elements whose running sums one block makes
 LONG_COLUMN, MANY = 128, 1 << 16  # columns at least this long become rows unless there are at least this many
 
 
@@ -65,7 +65,7 @@ class Reduce(Launcher):
         return y.reshape(shape) if back is None else y.reshape(kept).transpose(back).reshape(shape)
 
     def _reduce_alike(self, name, x, alike, dims, keepdim, dtype, empty):
-        """_reduce of x whose places along the dims `alike` share memory, as those of expand do, without a copy of x."""
+        """_reduce of x without copying it, where all places along the dims `alike` share memory, as after expand."""
         dims = normalize_axis_tuple(dims, x.ndim)
         one = x[tuple(slice(1) if d in alike else slice(None) for d in range(x.ndim))]
         y = self._reduce(name, one, dims, True, dtype, empty)

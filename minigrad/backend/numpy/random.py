@@ -45,7 +45,7 @@ class Random:
 
 
 def _uniform(draw, first, n, dtype):
-    """Numbers first, …, first + n - 1 of those that random_uniform makes of a Draw: (n,). first: a multiple of 4."""
+    """Numbers first … first + n - 1 of the stream that random_uniform draws: (n,). first: a multiple of 4."""
     if dtype == np.float64:
         return doubles(draw, first, n)
     bits, drawn = random_bits(dtype), words(Draw(draw.key, draw.offset + first // 4), n)

@@ -39,7 +39,7 @@ class Lookup(Found):
         self._event = on.event()
 
     def checked(self, index, n, wraps, ignored):
-        """checked_indices(), and a copy of what it finds, which nothing waits for."""
+        """checked_indices(); what it finds is copied to the host, and nothing waits for the copy."""
         stream, ((_, _, there),) = self.on.current_stream(), self.raising
         y = checked_indices(self.on, index, n, wraps, ignored, there)
         self.on.download(self.seen[0], there, stream)

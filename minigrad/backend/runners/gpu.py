@@ -174,7 +174,7 @@ class Cuda(Launched):
         return self._fit(self._cupy.asarray(x))
 
     def from_dlpack(self, x):
-        """Likewise for an object with __dlpack__."""
+        """The array of an object with __dlpack__."""
         return self._fit(self._cupy.from_dlpack(x))
 
     def _fit(self, x):
@@ -256,7 +256,7 @@ class Cuda(Launched):
 
     @functools.cached_property
     def stopped(self):
-        """(1,) int64: 1 if a captured step was given a wrong index, of which the host does not know yet."""
+        """(1,) int64: 1 if a captured step got a wrong index that the host has not seen yet."""
         return self.from_numpy(np.zeros(1, np.int64))
 
     def address(self, x):

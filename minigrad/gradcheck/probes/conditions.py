@@ -29,7 +29,7 @@ class Probed:
         self.fn, self.inputs, self.wrt, self.order, self.strict = fn, inputs, wrt, order, strict
         self.pair = fn if isinstance(fn, Pair) else None
         self.coarsest = comparison.coarsest  # eps of the coarsest float dtype on the way
-        self.ran: list = []  # (op, inputs) of what ran on the way
+        self.ran: list = []  # (op, inputs) of each op that ran
         with autograd.watch(lambda op, inputs, outputs: self.ran.append((op, inputs))):
             self.run = self.subject.run()
         if not self.run.roots:
@@ -74,7 +74,7 @@ class Probed:
 
     def same(self, check, expected, found, note, slack=1e-10, arrays=None):
         """Findings for two results, [outputs, *gradient] or the gradient alone, that may differ by `slack` of the
-        largest element, and by what rounding does (at `arrays`, or else at the point)."""
+        largest element, plus the rounding errors that are estimated at `arrays`, or else at the point."""
         names = ["", *(leaf.name for leaf in self.subject.leaves)][-len(expected) :]
         if slack:
             slack = max(slack, 64 * self.coarsest)
@@ -387,7 +387,7 @@ def float16(p):
 
 
 def _in_dtype(p, dtype, chosen):
-    """Findings for the gradient where the chosen leaves have this dtype, beside that of float64 at the same numbers."""
+    """Findings: the gradient with the chosen leaves in this dtype, against the float64 gradient at the same numbers."""
     eps, mixed = PRECISION[np.dtype(dtype)], len(chosen) < len(p.subject.leaves)
     check = f"{dtype} mixed" if mixed else dtype
     arrays = [a.astype(dtype if i in chosen else "float64") for i, a in enumerate(p.subject.arrays)]

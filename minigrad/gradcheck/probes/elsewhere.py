@@ -143,9 +143,9 @@ def _in_doubt(p, subject, doubtful, stretch):
 
 
 def _explained(comparison, f):
-    """May ops inside change their piece here? Within a hidden function, may the rounding of terms as large as x hide
-    the difference, or several relus kink at once? Each has slope 0, and the sum of their one-sided slopes may be
-    anything. (Slopes that differ by less than a tenth are those of a curve.)"""
+    """Can a kink or rounding inside the function explain the difference? At a jump: does an op inside switch to another
+    formula here? In a hidden function: do terms as large as x round away a difference this small, or do several relus
+    kink at once, each with slope 0? (One-sided slopes that differ by less than a tenth are a curve, not a kink.)"""
     subject = comparison.subject
     if f.jump:
         return at_a_kink(subject, comparison.rng)
@@ -155,7 +155,7 @@ def _explained(comparison, f):
 
 
 def _is_smooth(subject, f):
-    """Is there a gradient, by the differences? Or is the slope 0: are those of both sides nothing beside the values?"""
+    """Do the differences show one slope: the same on both sides, or on both sides tiny compared with the values?"""
     if f.left is None or not np.isfinite([f.numeric, f.bar, f.left, f.right]).all():
         return False
     steepest = max(abs(f.left), abs(f.right))

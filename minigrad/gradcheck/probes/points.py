@@ -122,12 +122,12 @@ def constants_elsewhere(a):
 
 
 def beyond(a, other):
-    """Are there numbers that an index may not be, beyond those of the user's?"""
+    """Does `other` go below or above the user's index a, where an index may be out of range?"""
     return other.dtype.kind in "iu" and (other.min() < a.min() or other.max() > a.max())
 
 
 def out_of_order(a, other):
-    """Were the user's numbers in order, as offsets are, and are these not?"""
+    """Are the user's numbers a sorted, as offsets are, and the others not?"""
     ordered = a.dtype.kind in "iu" and a.size > 2 and (np.diff(a.ravel()) >= 0).all()
     return ordered and (np.diff(other.ravel()) < 0).any()
 
@@ -297,7 +297,7 @@ def _modules(p):
 
 
 def _free_sizes(p, least=2):
-    """The sizes of dims that may change, from `least` on: not those bound by partial(), nor those of a parameter."""
+    """Sizes of dims, `least` or more, that may change: partial() does not bind them, and no parameter has them."""
     values = getattr(p.fn, "keywords", {}).values()
     bound = {n for value in values if isinstance(value, (tuple, list)) for n in value if isinstance(n, int)}
     bound |= {n for leaf in p.subject.leaves if leaf.parameter for n in leaf.array.shape}
@@ -380,8 +380,8 @@ def _calls(p):
 
 
 def _options(p):
-    """{name: value} of what is bound by partial() or passed beside the Tensors, and of a user's function or op the
-    defaults of the rest. Of a pair of functions, those that both take."""
+    """{name: value} of options: bound by partial(), passed beside the Tensors, or defaults of the user's function
+    or op. For a Pair: the options that both functions take."""
     op, fn = op_of(p.fn), unbound(p.fn)
     bound = dict(getattr(fn.__wrapped__ if p.pair else p.fn, "keywords", {}))
     given = dict(zip(argument_names(p.fn, len(p.inputs)), p.inputs))

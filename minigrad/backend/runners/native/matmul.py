@@ -29,7 +29,7 @@ class Gemm(Launcher):
         todo = blocking(a.shape, a.strides, b.shape, b.strides, a.itemsize, bias is None, self.threads)
         y = self.empty(todo.shape, a.dtype)
         if todo.blocks:
-            # An array's address is found much faster if it is compact; that of a.mT is the same.
+            # The address of a compact array is found much faster, and a.mT has the same one.
             a, b = a.mT if todo.turn_a else a, b.mT if todo.turn_b else b
             bias = None if bias is None else self.compact(bias)
             args = (y, b, a, bias, todo.numbers) if todo.swapped else (y, a, b, bias, todo.numbers)

@@ -138,7 +138,7 @@ class Native(NativeKernels):
     def __init__(self, any_size=False):
         super().__init__()
         self.any_size = any_size
-        self.large: set = set()  # the dtypes of which there has been an array of many elements
+        self.large: set = set()  # dtypes that a large array has had
 
     def _together(self, file, dtype):
         return TRAINING if dtype in self.large and file in TRAINING else [file]
