@@ -43,7 +43,6 @@ class Op:
     rounds_inside = False  # True: large terms cancel within it, so the error exceeds its result's rounding
     rounds_as = 0.0  # a term of this size cancels in it: its result is rounded as if it were at least this large
     primitive = False  # True: forward only calls primitives of the backend, as all ops of minigrad do
-    runs_hooks = False  # True: its backward calls the user's code
 
     # Set by apply(): always,
     params: dict[str, Any]

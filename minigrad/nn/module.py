@@ -22,7 +22,6 @@ class HasForward(Protocol[P, R]):
     _name: str
     _forward_hooks: dict[Any, Any]
     _forward_pre_hooks: dict[Any, Any]
-    _backward_hooks: dict[Any, Any]
 
     def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def _call_with_hooks(self, args: Any, kwargs: Any) -> Any: ...
@@ -88,7 +87,7 @@ class Module(Hooked):
         if name:
             mode.scope = f"{outer}.{name}" if outer else name
         try:  # `switched` would take a microsecond more, and a small layer takes only ten
-            if not (self._forward_pre_hooks or self._forward_hooks or self._backward_hooks):
+            if not (self._forward_pre_hooks or self._forward_hooks):
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)
         finally:

@@ -102,7 +102,6 @@ class Follower:
             raise CaptureError(f"{cls.name}, an op that may compute in NumPy, cannot be captured ({user_line()})")
         e = Entry(cls, form)
         e.late = [Late(draw) for draw in draws]
-        self.runs_user_code = self.runs_user_code or cls.runs_hooks
 
         def run():
             given = tuple([self._proxy(e, x) if isinstance(x, Value) else x for x in inputs])

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import nn
 
 
 def leaf(*shape):
@@ -93,65 +92,3 @@ def test_retain_grad():
     (h * 1).sum().backward()
     np.testing.assert_allclose(h.grad.numpy(), held.numpy() + 1)
     assert not np.shares_memory(h.grad.array, x.grad.array)
-
-
-# -------------------------------------------------------------------------------------------------------------- modules
-
-
-class Scale(nn.Module):
-    def __init__(self, factor):
-        self.factor = nn.Parameter(mg.tensor(factor, dtype=mg.float64))
-
-    def forward(self, x, *, plus=0.0):
-        return x * self.factor + plus
-
-
-def test_a_wrong_replacement_of_a_module_hook_raises():
-    m, x = Scale(3.0), leaf(2)
-    m.register_full_backward_hook(lambda module, dx, dy: dx[0].sum())
-    with pytest.raises(RuntimeError, match="Scale"):
-        m(x).sum().backward()
-
-
-class Two(nn.Module):
-    def forward(self, a, k, b):
-        self.kept = (a * a).sum()
-        return a * b * k, a + b, "text"
-
-
-def test_backward_hooks_of_a_module_with_several_arguments_and_outputs():
-    m, a, b = Two(), leaf(2), leaf(2)
-    log = []
-    m.register_full_backward_hook(lambda module, dx, dy: log.append((dx, dy)))
-    product, total, text = m(a, 3, b)
-    assert text == "text"
-    product.sum().backward(retain_graph=True)  # total is not used: its gradient is 0
-    ((dx, dy),) = log
-    assert dx[1] is None and len(dx) == 3
-    np.testing.assert_allclose(dx[0].numpy(), 3 * b.detach().numpy())
-    np.testing.assert_allclose(dx[2].numpy(), 3 * a.detach().numpy())
-    assert dy[0].tolist() == [1, 1] and dy[1].tolist() == [0, 0]
-    total.sum().backward()
-    np.testing.assert_allclose(a.grad.numpy(), 3 * b.detach().numpy() + 1)
-
-
-def test_a_backward_hook_where_no_input_requires_a_gradient():
-    m = Scale(3.0)
-    log = []
-    m.register_full_backward_hook(lambda module, dx, dy: log.append((dx, dy)))
-    x = mg.ones(2, dtype=mg.float64)
-    m(x).sum().backward()
-    assert log[0][0] == (None,) and log[0][1][0].tolist() == [1, 1] and m.factor.grad.item() == 2
-    with mg.no_grad():
-        assert m(x).tolist() == [3, 3]
-    assert len(log) == 1
-
-
-def test_backward_hooks_and_second_derivatives():
-    m, x = Scale(3.0), leaf(2)
-    m.register_full_backward_hook(lambda module, dx, dy: (dx[0] * 2,))
-    (g,) = mg.grad((m(x) ** 3).sum(), x, create_graph=True)
-    values = x.detach().numpy()
-    np.testing.assert_allclose(g.detach().numpy(), 2 * 3 * 3 * (3 * values) ** 2)
-    (second,) = mg.grad(g.sum(), x)
-    np.testing.assert_allclose(second.numpy(), 2 * 2 * 27 * 3 * 2 * values)

@@ -180,7 +180,7 @@ def train(steps: int = 3) -> Classifier:
     model = Classifier(len(vocab)).train()
     optimizer = optim.AdamW([{"params": list(model.parameters()), "weight_decay": 0.1}], lr=1e-2, betas=(0.9, 0.95))
     norms: list[float] = []
-    handle = model.head.register_full_backward_hook(lambda module, grad_input, grad_output: None)
+    handle = model.head.register_forward_hook(lambda module, args, output: None)
 
     @mg.capture
     def step(x: Tensor, y: Tensor) -> Tensor:
