@@ -1,4 +1,4 @@
-"""Two runs of a random program compared, and a program that shows a difference made small.
+"""Two runs of a random program compared.
 
 What may differ, in float64 and in float32:
 
@@ -14,9 +14,6 @@ import contextlib
 import numpy as np
 
 import minigrad as mg
-
-from .draw import words
-from .program import changed
 
 LARGEST = 1e30  # beyond, float32 has no room for what is computed on the way
 
@@ -118,73 +115,8 @@ def differences(program, ours, m, dtypes=("float64", "float32")):
 
 
 def report(program, compare):
-    """None if compare(program), a list of differences, is empty. Else the smallest program that still has some, as
-    text that runs, and what they are."""
+    """The text of a program in which compare() finds differences, and these; None if there are none."""
     with np.errstate(all="ignore"):
-        if not compare(program):
-            return None
-        small = reduced(program, lambda p: bool(compare(p)))
-        lines = [f"{what} {how}" for what, how in compare(small)]
-    return f"seed {program.seed}, reduced from {len(program.steps)} steps\n\n{small}\n\n" + "\n".join(lines)
-
-
-# ------------------------------------------------------------------------------------------------------- making small
-
-
-def reduced(program, fails):
-    """A smaller program for which fails(program) is still true: fewer outputs, picks and steps."""
-    best, shrunk = program, True
-    while shrunk:
-        shrunk = False
-        for candidate in filter(None, smaller(best)):
-            try:
-                still = fails(candidate)
-            except Exception:  # it does not run any more
-                still = False
-            if still:
-                best, shrunk = candidate, True
-                break
-    return best
-
-
-def smaller(program):
-    """Programs with something left out, the largest cuts first."""
-    for name in program.outputs:
-        if len(program.outputs) > 1:
-            yield cleaned(changed(program, outputs=[n for n in program.outputs if n != name]))
-    for table in ("picks", "hooks", "without", "orders"):
-        if getattr(program, table):
-            yield changed(program, **{table: type(getattr(program, table))()})
-    for step in reversed(program.steps[:-1]):  # end earlier
-        for name in step.names:
-            if [name] != program.outputs:
-                yield cleaned(changed(program, outputs=[name]))
-    values = program.run(mg, second=False)
-    for step in program.steps[:-1]:  # begin later: a value becomes a leaf
-        cut = changed(program, steps=[s for s in program.steps if s is not step])
-        for name in step.names:
-            cut.leaves[name] = values[f"value {name}"].astype(np.float64)
-        yield cleaned(cut)
-    for name in program.leaves:
-        if len(program.leaves) > 1:
-            other = changed(program)
-            other.constants[name] = other.leaves.pop(name)
-            other.orders.pop(name, None)
-            yield other
-
-
-def cleaned(program):
-    """Without what its outputs do not need; None if nothing is left."""
-    needed, steps = set(program.outputs), []
-    for step in reversed(program.steps):
-        if needed.intersection(step.names):
-            steps.insert(0, step)
-            needed.update(words(step.source))
-    program.steps = steps
-    made = {n for step in steps for n in step.names}
-    program.leaves = {n: x for n, x in program.leaves.items() if n in needed}
-    program.constants = {n: x for n, x in program.constants.items() if n in needed}
-    program.outputs = [n for n in program.outputs if n in made]
-    program.picks = [n for n in program.picks if n in made]
-    program.hooks = {n: v for n, v in program.hooks.items() if n in made}
-    return program if program.outputs and program.leaves else None
+        found = compare(program)
+    lines = "\n".join(f"{what} {how}" for what, how in found)
+    return f"seed {program.seed}\n\n{program}\n\n{lines}" if found else None
