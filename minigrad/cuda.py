@@ -2,6 +2,9 @@
 
 from . import backend
 from .backend.launch.launcher import PRECISIONS, Launcher
+from .random import manual_seed
+
+manual_seed_all = manual_seed  # one stream of random numbers serves all devices
 
 
 def is_available() -> bool:

@@ -105,13 +105,13 @@ class DataLoader(Generic[T_co]):
 
     dataset: with __getitem__ and __len__. shuffle: a new random order each time, drawn from `generator`, or the default
     one. sampler: indices instead of a shuffle. collate_fn: from a list of items to a batch; see default_collate.
-    drop_last: without a last batch that is shorter. Raises ValueError for a batch_size below 1, and for sampler and
-    shuffle at once."""
+    drop_last: without a last batch that is shorter. num_workers and pin_memory, which are PyTorch's, change nothing.
+    Raises ValueError for a batch_size below 1, and for sampler and shuffle at once."""
 
     def __init__(
         self, dataset: Indexed[T_co], batch_size: int = 1, shuffle: bool = False, sampler: Any = None, *,
         collate_fn: Callable[[list[Any]], Any] | None = None, drop_last: bool = False,
-        generator: Generator | None = None,
+        generator: Generator | None = None, num_workers: int = 0, pin_memory: bool = False,
     ):  # fmt: skip
         if batch_size < 1 or (shuffle and sampler is not None):
             raise ValueError("DataLoader: batch_size must be positive, and shuffle and sampler exclude each other")

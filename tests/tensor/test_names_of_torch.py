@@ -98,6 +98,10 @@ def test_devices():
     with pytest.raises(ValueError, match="unknown device 'gpu'"):
         mg.ones(2).to("gpu")
     x.pin_memory().to(device, non_blocking=True)  # as nanoGPT does
+    mg.cuda.manual_seed_all(3)  # as minGPT and makemore do
+    drawn = mg.rand(2)
+    mg.manual_seed(3)
+    assert mg.equal(drawn, mg.rand(2))
     with contextlib.nullcontext() if device == "cuda" else pytest.raises(mg.DeviceError):
         mg.cuda.synchronize()
 

@@ -27,7 +27,7 @@ def test_batches():
     assert len(list(DataLoader(PAIRS, 4, drop_last=True))) == len(DataLoader(PAIRS, 4, drop_last=True)) == 2
     x, y = next(iter(DataLoader(Squares(), batch_size=3)))
     assert (x.dtype, y.dtype) == (mg.float32, mg.int64) and y.numpy().tolist() == [0, 1, 4]
-    assert list(DataLoader(Squares(), 5, collate_fn=len)) == [5, 5]
+    assert list(DataLoader(Squares(), 5, collate_fn=len, num_workers=2, pin_memory=True)) == [5, 5]
     assert [x.numpy().tolist() for x, _ in DataLoader(PAIRS, 2, sampler=[3, 1, 2])] == [[3, 1], [2]]
 
 
