@@ -10,15 +10,17 @@ What heads can find: names, things and places that return. A person is a Mc, who
 what stands before the first letter of a name stands before no other word, and a head can look for it: where names
 begin after a space, like all words, small models do not learn in two minutes to copy one that they have read.
 
-In GRAMMAR, `name: line | line` are the lines of a rule, one of which is drawn; lines go on below. `<name>` is a line of
-another rule, [a|b] one of the two, / a new line of the story. A line that begins with "Y?" is for stories in which
-there is a Y already. A capital is a slot, filled with a row of LEXICON that stays the same in a story; X.she is a form
-of X's row, and X.She or <Day> the same with a capital. A and I are words."""
+They stand in stories.txt: first the lexicon, a row of forms for each name, thing and place, then the grammar. There
+`name: line | line` are the lines of a rule, one of which is drawn; lines go on below. `<name>` is a line of another
+rule, [a|b] one of the two, / a new line of the story. A line that begins with "Y?" is for stories in which there is a Y
+already. A capital is a slot, filled with a row of the lexicon that stays the same in a story; X.she is a form of X's
+row, and X.She or <Day> the same with a capital. A and I are words."""
 
 import math
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 __all__ = ["corpus", "stories"]
@@ -27,83 +29,7 @@ HELD = 10  # every tenth combination of person, thing and place is kept for vali
 LENGTH = 1_000_000  # characters of the default text
 SLOTS = dict(X="person", Y="person", Z="person", C="animal", T="thing", U="thing", V="thing", P="place", Q="place")
 LOOKS = ["red", "blue", "green", "yellow", "white", "old", "new", "little"]
-LEXICON = """
-person girl she her him
-McAdam/McCall/McDuff/McGee/McKay/McLean/McNab/McPhee: girl, she, her, her
-O'Brien/O'Flynn/O'Hara/O'Malley/O'Riley/O'Shea/O'Toole/O'Whelan: boy, he, his, him
-thing used
-ball: threw it | cup: drank from it | drum: beat it | flute: played it | hat: wore it | jug: filled it | kite: flew it
-lamp: lit it | map: looked at it | net: fished with it | pen: wrote with it | quilt: slept under it | ring: wore it
-spade: dug with it | top: spun it | whistle: blew it
-animal
-bear/cat/dog/fox/goat/hen/mouse/owl/pig/rabbit
-place air spot spot spot
-in the attic: dust danced in the light, behind a trunk, under a sheet, in a corner
-in the barn: it smelled of hay, in the straw, behind a cart, under a sack
-at the castle: a flag flew, behind a door, under an arch, on the wall
-in the forest: the leaves rustled, under an oak, by a stream, on the moss
-in the garden: the bees hummed, under a bush, by the roses, behind the pump
-at the harbour: the gulls cried, under a net, behind a crate, on a ship
-in the kitchen: soup was cooking, under the table, by the oven, on a shelf
-in the meadow: the grass was high, in the clover, by a fence, behind a haystack
-by the pond: the frogs sang, in the reeds, on a flat stone, under a willow
-by the river: the water ran by, on the bank, under a root, behind a boat
-in the wood: a bird sang, under a fern, in a hollow tree, behind a log
-in the yard: the gate creaked, under a tub, behind the shed, by the well
-"""
-GRAMMAR = """
-story: <open> <spot>/<whose> <end> | <have> <gone>/<search>/<found> <end> | <send>/<way>/<there> <end>
-<box>/<guess>/<lid> <end> | <roll>/<mine>/<turns> <end> | <hello>/<come>/<play> <end> | <where>/<call>/<here> <end>
-<move>/<ask> <end>
-day: one day | one morning | one evening | on Sunday
-parent: mother | father | sister
-went: went | ran
-said: said | cried
-thanks: thank you | how kind you are
-nice: how pretty | I like it
-long: all day | every day | until dark
-open: <Day>, X <went> P.to.[| P.Air.] | X was [playing|sitting] P.in.
-X.s <parent> sent X.him P.to <day>. | Once there was X.girl named X, and X.she lived P.near.
-spot: There X.she found T.a P.spot. | X.She looked P.spot and found T.a. | "What is that P.spot?" asked X. It was T.a.
-whose: "Is this your T?" X asked Y. "Yes," said Y. "I lost it <day>." | X took it home, and X.she T.used <long>.
-"Whose T is this?" asked X. "It is Z.s," said Y. So X took it to Z. "<Thanks>, X," <said> Z.
-"Where did you find it?" asked X.s <parent>. "P.In," said X, "P.spot."
-have: X had T.a. X.She T.used <long>. | Y gave X T.a. X T.used <long>.
-"Look at my T.full," said X to Y. "<Nice>," said Y.
-gone: But <day> the T was gone. | <Day> X took it P.to. Then the T was gone.
-search: X looked [under the bed|behind the door|Q.in], but it was not there. | X was sad. Where was X.her T?
-"Have you seen my T?" X asked Z. "No," said Z, "but I will help you."
-found: At last X.she looked P.in. There it was, P.spot! | "Here it is!" <said> Y. "Your T was P.in, P.spot!"
-P.In X met C.a. It had X.her T in its mouth! "<Thanks>, C," said X.
-send: "Please take this T.full to Y," said X.s <parent>. Y lived P.near. | X had T.a for Y, who lived P.near.
-Y was sad, so X took Y.him T.a. Y lived P.near.
-way: On the way X.she met C.a. "Where are you going?" it asked. "To Y," said X. "I have T.a for Y.him."
-On the way X.she met Z. "What is that?" asked Z. "T.A for Y," said X. | Q.In X sat down. C.A came and sat with X.him.
-there: "T.A!" <said> Y. "<Thanks>, X." | "Is this T for me?" asked Y. And Y.she T.used <long>.
-box: Y had a box. "What is in it?" asked X P.in. | Y brought X a box P.to. "What is in it?" asked X.
-guess: "Is it U.a?" asked X. "No," said Y. | "Open it," said Y.
-lid: In it was T.a. X and Y T.used <long>. | "T.A!" <said> X. And X.she T.used <long>.
-It was T.a. "What was in the box?" asked Z <day>. "T.A," said X.
-roll: X, Y and Z were P.in. X had T.a, Y had U.a, and Z had V.a.
-X had T.a, Y had U.a, and Z had V.a. They <went> P.to.
-mine: "I have T.a," said X. "I have U.a," said Y. "And I have V.a," said Z. | "Let us play," said X. "Yes, X," said Y.
-turns: X T.used. Y U.used. Z V.used. | First X T.used, then Y U.used, then Z V.used. | Z V.used. Y U.used. And X T.used.
-hello: P.In X met Y. "I am X," said X. "I am Y," said Y.
-"Who are you?" Y asked X P.in. "I am X. And you?" "I am Y," said Y.
-come: "Look, Y, I have T.a," said X. "<Nice>, X," said Y. | X had T.a. "Is this your T, X?" asked Y. "Yes, Y," said X.
-play: First X T.used. Then Y T.used. | "Here, Y," said X. So Y T.used. | Y T.used, and X sang.
-where: "Where is X?" Y asked Z. "X is P.in," said Z. | Y looked for X. "X has T.a," said Z. "X is P.in."
-call: So Y <went> P.to. "X! X!" <said> Y. | Y <went> P.to. "X, where are you?" <said> Y.
-here: There was X, P.spot. X had T.a. | "Here I am, Y!" <said> X. X was P.spot and had T.a.
-move: X put X.her T.full P.in. Then X.she went home. Y took it Q.to.
-X left X.her T.full P.in. Y found it and took it Q.to.
-ask: X looked P.in. No T! "Where is my T?" asked X. "Q.In," said Y.
-Where did X look for the T? P.In. But it was Q.in! | "Is my T P.in?" asked X. "No," said Y, "it is Q.in."
-end: X went home happy. | "What a [good|fine] day," said X. | That night X slept well.
-X told X.her <parent> everything.
-Y? X and Y [went home|laughed|sang] together. | Y? From then on X and Y were good friends.
-P? X never forgot that day P.in. | P? P.Air, and X went home. | T? That night X dreamed of the T.
-"""
+LEXICON, GRAMMAR = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").split("\n\n")
 TOKEN = re.compile(r"([\[\]|]|<\w+>|\b[B-HJ-Z]\b(?:\.[A-Za-z]+)?)")
 
 
