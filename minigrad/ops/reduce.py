@@ -14,14 +14,14 @@ from ..autograd.cases import apart, case, integers
 from ..dtypes import float16
 from ..typing import Dims, T
 from .args import giving, many_dims, one_dim, require_float
-from .elementwise import abs, log, pow, published
+from .elementwise import abs, pow, published
 from .index import Gather
-from .movement import clone, expanded, pad, shaped
+from .movement import expanded, shaped
 from .select import where
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cumsum", "logsumexp", "max", "mean", "min", "norm",
-    "prod", "sort", "std", "sum", "topk", "var",
+    "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 
 
@@ -271,60 +271,6 @@ def norm(input: T, p: float | str | None = 2, dim: Dims = None, keepdim: bool = 
     y = sum(input * input if p == 2 else pow(abs(input), p), dim, keepdim)
     zero = (y == 0).detach()
     return where(zero, 0.0, pow(where(zero, 1.0, y), 1.0 / p))
-
-
-class Scale(Op, abstract=True):
-    """y = x 2^k;   dx = dy 2^back
-
-    prod divides its factors by powers of two and multiplies the product by all of them. Here gradients pass with
-    another power than k, such that they too are scaled only at the end: alone it is no op to be checked."""
-
-    def forward(self, x, k, back):
-        self.save_inputs(None, k, back)
-        on = self.backend
-        k = on.clamp(k, -3000.0, 3000.0)  # more gives 0 or ∞, too
-        third = on.floor(on.mul(k, 1 / 3))
-        for power in (third, third, on.sub(k, on.mul(third, 2.0))):  # 2^k itself may be beyond float64
-            x = on.mul(x, on.pow(2.0, power))
-        return x
-
-    def backward(self, dy):
-        _, k, back = self.saved_inputs()
-        return Scale.apply(dy, back, k), None, None
-
-
-def _exponents(x):
-    """Whole e, of x's shape (…, n), such that the product of any stretch of x / 2^e lies between 1/2 and 2."""
-    size = abs(x.detach())
-    sums = cumsum(log(where((size > 0) & (size < math.inf), size, 1.0)), x.ndim - 1) * (1 / math.log(2))
-    sums = pad((sums + 0.5).floor(), (1, 0))
-    return sums[..., 1:] - sums[..., :-1]
-
-
-_SAFE = {"float16": 42, "float32": 6, "float64": 1}  # so many factors of a dtype have no product beyond float64
-
-
-@composite(case((3, 4)), case((2, 5), dim=1), case((2, 3, 2), dim=(0, 2), keepdim=True), case((0, 3), dim=0))
-def prod(input: T, dim: Dims = None, keepdim: bool = False) -> T:
-    """y = Π x over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; integers and bools
-    give int64. A tree of products, in float64, of factors without their powers of two: value and gradient are right
-    where factors are 0, and where the product of some of them is beyond float64's range."""
-    dims = many_dims("prod", input, dim)
-    rest = tuple(d for d in range(input.ndim) if d not in dims)
-    y = input.double() if input.dtype.kind == "f" else input.long()
-    y = shaped(y.permute(rest + dims), (*(input.shape[d] for d in rest), n := _count(input, dims)))
-    scaled = n > _SAFE.get(input.dtype.name, n)
-    if scaled:
-        e = _exponents(y)
-        whole = e.sum(-1, keepdim=True)
-        y = Scale.apply(y, -e, whole - e)
-    y = y if n > 1 else clone(y)  # where nothing below copies it
-    while (n := y.shape[-1]) != 1:
-        y = pad(y, (0, 1), value=1) if n % 2 or not n else y[..., 0::2] * y[..., 1::2]
-    if scaled:
-        y = Scale.apply(y, whole, whole * 0.0)
-    y = shaped(y, _kept(input.shape, dims) if keepdim else tuple(input.shape[d] for d in rest))
-    return y.to(input.dtype) if input.dtype.kind == "f" else y
 
 
 class Logsumexp(Op):

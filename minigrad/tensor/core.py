@@ -263,7 +263,7 @@ class Tensor(Gradients, InPlace, Interop):
     eq, ne, lt, le, gt, ge = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
     logical_and, logical_or, logical_not = ops.logical_and, ops.logical_or, ops.logical_not
     isnan, isinf, isfinite, equal, allclose = ops.isnan, ops.isinf, ops.isfinite, ops.equal, ops.allclose
-    sum, mean, var, std, prod, norm = ops.sum, ops.mean, ops.var, ops.std, ops.prod, ops.norm
+    sum, mean, var, std, norm = ops.sum, ops.mean, ops.var, ops.std, ops.norm
     max, min, amax, amin, argmax, argmin = ops.max, ops.min, ops.amax, ops.amin, ops.argmax, ops.argmin
     any, all, cumsum, sort, argsort, topk = ops.any, ops.all, ops.cumsum, ops.sort, ops.argsort, ops.topk
     softmax, log_softmax, logsumexp = ops.softmax, ops.log_softmax, ops.logsumexp

@@ -71,7 +71,7 @@ def test_hessian_vector_product():
         lambda x: (F.gelu(x) * x.flip(0)).sum(),
         lambda x: (F.scaled_dot_product_attention(*x.reshape(1, 6, 1).split(2, 1)) ** 2).sum(),
         lambda x: mg.einsum("ij,jk->", x.reshape(2, 3), x.reshape(3, 2).tanh()),
-        lambda x: x.prod() + (x[[0, 1, 0]] * x[[2, 2, 3]]).sum(),
+        lambda x: (x[[0, 1, 0]] * x[[2, 2, 3]]).sum(),
         lambda x: (x.cumsum(0) ** 3).var() + x.std(),
     ],
 )

@@ -65,8 +65,4 @@ STEPS = {  # what each records: the inside of an op takes no step that only make
     "attention": (lambda x: F.scaled_dot_product_attention(x * T, T, T, x[:, 0] > 0), ["attention", "mul"]),
     "argsort": (lambda x: x.sort(0)[0], ["gather"]),
     "mean": (lambda x: x.mean((0, 1), keepdim=True), ["sum", "div"]),
-    "prod": (
-        lambda x: x[:, 0].prod(),
-        ["cast", "getitem", "permute", "reshape", "cast"] + 2 * ["getitem", "getitem", "mul"],
-    ),
 }

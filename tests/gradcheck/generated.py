@@ -178,7 +178,7 @@ UNARY = {
     "softmax": along_dim(mg.softmax), "log_softmax": along_dim(mg.log_softmax), "cumsum": along_dim(mg.cumsum),
     "logsumexp": over_dims(mg.logsumexp), "sort": along_dim(lambda x, d: x.sort(d)[0]), "sum": over_dims(mg.sum),
     "max": along_dim(lambda x, d: x.max(d)[0]), "topk": along_dim(lambda x, d: x.topk(1, d)[0]),
-    "prod": over_dims(mg.prod), "mean": over_dims(mg.mean), "amax": over_dims(mg.amax), "amin": over_dims(mg.amin),
+    "mean": over_dims(mg.mean), "amax": over_dims(mg.amax), "amin": over_dims(mg.amin),
     "var": over_dims(mg.var, least=2), "std": over_dims(mg.std, least=2),
     "dropout": lambda rng, x: lambda x: F.dropout(x, 0.4), "x - x": lambda rng, x: lambda x: x - x,
 }  # fmt: skip

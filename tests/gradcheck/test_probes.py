@@ -321,7 +321,6 @@ def slow(fn, name):
         pytest.param(lambda x: (x * x).sqrt() ** 2, id="square of a root"),
         slow(lambda x: 1 / (1 + (-x).exp()), "sigmoid"),
         slow(lambda x: x.relu() - (-x).relu(), "two relus"),
-        slow(lambda x: x.prod(-1), "prod"),
         slow(lambda x: x.std(-1), "std"),
         slow(lambda x: (1e6 * x).sin(), "fast sine"),
     ],

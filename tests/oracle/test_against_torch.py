@@ -73,7 +73,7 @@ NUMBERS = {
     name: lambda m, x, name=name: getattr(m, name)(x)
     for name in (
         "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf", "erfc", "sigmoid", "abs", "neg", "sign", "floor",
-        "clone", "sum", "prod", "mean", "var", "std", "max", "amax", "argmax", "any", "all", "isnan", "logical_not",
+        "clone", "sum", "mean", "var", "std", "max", "amax", "argmax", "any", "all", "isnan", "logical_not",
         "argsort", "square", "log1p", "nonzero",
     )
 }  # fmt: skip

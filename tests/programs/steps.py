@@ -212,12 +212,6 @@ def ordered(d):
     return f"m.sort({x}, {dim})[0]"
 
 
-@step(1, whole=True)
-def multiplied(d):
-    x = d.one(1, where=lambda v: np.abs(v).max(initial=0) < 3)
-    return x and d.of(f"m.prod({x}, {d.dim(x)})", f"m.prod({x}, {d.dim(x)}, keepdim=True)")
-
-
 # ------------------------------------------------------------------------------------------------------------- movement
 
 
