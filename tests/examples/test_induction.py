@@ -37,8 +37,7 @@ def test_the_script_runs(example, capsys, tmp_path):
         len(re.findall(r"^blocks\.[01]\.attn +[0-3]( +-?0\.\d{3}){3}$", printed.partition("How much")[2], re.MULTILINE))
         == 8
     )  # importance
-    for name in ("induction.png", "why.png"):
-        assert (tmp_path / "runs" / name).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "runs" / "induction.png").read_bytes().startswith(b"\x89PNG")
     drawn = (tmp_path / "runs" / "induction_flow.dot").read_text(encoding="utf-8")
     here = (EXAMPLES / "induction_flow.svg").read_text(encoding="utf-8")  # of step 200, so its edges are others
     for part in ("tokens", "positions", *(f"blocks.{n}.attn head {h}" for n in (0, 1) for h in range(4)), "logits"):
