@@ -6,8 +6,8 @@ calls. If one has the same class, parameters and inputs, its captured results ar
 there is none, the action is captured there, as a new branch. When the call ends, or needs a value, the launches of the
 Entries that were passed run in one call into C.
 
-Captured arrays have addresses but no memory (memory.py), so `is` tells whether two are the same value. An array,
-storage or leaf node from outside the call is bound to a captured one at its first use. Nearest relatives: Terra (Kim et
+Captured arrays have addresses but no memory (memory.py), so `is` tells whether two are the same value. What comes from
+outside the call is bound to captured objects (bindings.py). Nearest relatives: Terra (Kim et
 al., NeurIPS 2021), and PyTorch's lazy tensors, which reuse nodes.
 """
 
@@ -19,43 +19,36 @@ import numpy as np
 from ..autograd import Node, Storage, Value, mode
 from ..autograd.graph import SharedStorage
 from ..autograd.walk import backward, reachable, walked
-from ..backend.launch.launcher import below, spanned
 from ..base.recording import CaptureError, refuse, refuse_within, uncaptured, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub, Transfer
 from ..ops.index import Getitem
-from .entries import GONE, Entry, Late, Slot, as_tuple, exact, parts, replaced, shift, spec, tensor_around, varies
-from .memory import PROGRAMS, Launch, Memory
+from .bindings import Bindings
+from .entries import GONE, Entry, Late, as_tuple, exact, parts, replaced, tensor_around, varies
+from .memory import PROGRAMS, Launch
 
 MOST_PROGRAMS = 32  # most programs that a tree keeps; then the oldest is dropped
 
 
-class Follower:
+class Follower(Bindings):
     """A call, and what base/recording.py calls the Recorder of its thread."""
 
     def __init__(self, tree, tree_of):
         """tree_of: a function from a backend to its Tree."""
-        self.tree, self.on, self.space = tree, tree.on, tree.space
+        super().__init__(tree)
         self.tree_of = tree_of
         # where the call is
         self.at = self.ran_at = tree.root  # the Entry that was passed last, and when launches last ran
         self.path: list[Entry] = []  # passed since then
         self.entry: Any = None  # the Entry that is being captured
         self.is_new = False  # has anything been captured in this call?
-        # which captured objects stand for which from outside
-        self.bound: dict = {}  # {id of an array from outside: (it, the captured one, a copy that is used instead)}
-        self.captured: dict = {}  # {storage or node from outside: the captured one}
-        self.given: dict = {}  # the other way round
-        self.journal: list = []  # (dict, key) of what was added to these three, to be undone
         # what the call has made and changed
         self.made: list = []  # Tensors
         self.spent: list[set] = []  # ops that walks have been through
         self.writes_shared = False  # does it change memory that NumPy may read?
-        self.writes_outside = False  # do pending launches change memory outside the call?
         self.numbers_vary = False  # has a number differed from that of other calls?
         self.runs_user_code = False  # is there user code for a walk to run?
         self.walking: set = set()  # captured leaves that a walk in Python has given the gradients of those outside
         # what runs
-        self.memory = Memory(self.on)
         self.programs: tuple = ()  # programs that have run in this call
         self.pending: Any = None  # a Program that is about to run
         self.has_run: list = []  # not empty once the arithmetic so far has run
@@ -323,21 +316,6 @@ class Follower:
 
         return self._capture(e, run)
 
-    def _entangled(self, arrays):
-        """Do two of these arrays share memory, as views made before the call may, while their captured ones do not?"""
-        found: list = []  # (array in memory, the captured one)
-        for x in arrays:
-            place = self.space.place(x)
-            if place is None:
-                found.append((x, self.bound.get(id(x), (x, None))[1]))
-            elif place[0] in self.tree.outside:
-                found.append((self.memory.array(place, x), x))
-        return any(
-            a is not b and self.on.overlap(a, b) and (x is None or y is None or not self.on.overlap(x, y))
-            for i, (a, x) in enumerate(found)
-            for b, y in found[:i]
-        )
-
     def _for_real(self, arrays, run):
         """run(arrays) immediately, after everything pending, with their memory."""
         self.flush()
@@ -349,14 +327,6 @@ class Follower:
                 return run(given)
         finally:
             self._copied(True)
-
-    def _copied(self, copies):
-        """Use new copies of memory that is shared with NumPy, or that memory itself."""
-        for x, array, copy in self.bound.values():
-            if copy is not None and (place := self.space.place(array)) is not None:
-                if copies:
-                    self.on.refill(copy, x)
-                self.memory.put(place[0], copy if copies else x)
 
     # -- launch code within an op or a primitive
 
@@ -430,73 +400,6 @@ class Follower:
         self.path.append(e)  # after all that its launches read, in case of an interrupt
         self.at = e
 
-    def _same_node(self, given, known):
-        if given is None or known is None or given is known:
-            return given is known
-        return given.op is known.op and known.op in (None, GONE) and self._alike(given, known)
-
-    def _alike(self, given, known):
-        """Is a storage or a node the captured one? If neither has a partner yet in this call, they become partners."""
-        if given is known:
-            return True
-        if self.captured.get(given, known) is not known or self.given.get(known, given) is not given:
-            return False
-        if given not in self.captured:
-            self.captured[given], self.given[known] = known, given
-            self.journal += (self.captured, given), (self.given, known)
-        return True
-
-    def _same_array(self, e, x, array, tensor=None):
-        """Is x the captured array? tensor: the Tensor it belongs to, if known."""
-        if tensor is not None and tensor.storage.backend is not self.on:
-            return False
-        known = self._known(x)
-        if known is not None:
-            return known is array
-        slot = e.slots.get(id(array))
-        if slot is None:  # perhaps a view of captured memory, which is made anew at each call
-            place = self.space.place(x)
-            return place is not None and place == self.space.place(array) and spec(x, self.on) == spec(array, self.on)
-        if slot.last is not x and (spec(x, self.on) != slot.spec or self.space.place(x) is not None):
-            return False
-        self._bind(x, slot, tensor)
-        return True
-
-    def _known(self, x):
-        """The captured array for x, if x has been bound already."""
-        known = self.bound.get(id(x))
-        if known is None:
-            return None
-        _, array, copy = known
-        if copy is not None and (
-            self.writes_outside or not np.array_equal(copy, x)
-        ):  # NumPy has changed it since, or will have
-            self.flush()
-            self.on.refill(copy, x)
-        return array
-
-    def _bind(self, x, slot, tensor):
-        copy = None
-        if x.size and tensor is not None and tensor.node is None and type(tensor.storage) is SharedStorage:
-            if self.writes_outside:
-                self.flush()
-            copy = self.on.alike(x)
-        self.bound[id(x)] = x, slot.array, copy
-        self.journal.append((self.bound, id(x)))
-        if slot.allocation is None:
-            return
-        if slot.last is not x:
-            slot.last, slot.address = x, self.on.address(x) + below(x)
-        if copy is None:
-            self.memory.put(slot.allocation, x, slot.address)
-        else:
-            self.memory.put(slot.allocation, copy)
-
-    def _undo(self, mark):
-        while len(self.journal) > mark:
-            known, key = self.journal.pop()
-            del known[key]
-
     def _meet(self, on):
         """Choose the backend on which the step runs: that of the first Tensor."""
         if on is self.on:
@@ -532,50 +435,12 @@ class Follower:
             raise CaptureError(f"{name}, computed outside of kernels here, cannot be captured ({user_line()})")
         self.space.known(y)
 
-    def _proxy(self, e, x):
-        """The captured Tensor for x."""
-        self._meet(x.storage.backend)
-        array, node, storage = self._array(e, x.array, x), x.node, x.storage
-        if storage not in self.tree.storages:
-            known = self.captured.get(storage)
-            if known is None:
-                known = Storage(self.on)
-                known.version = None if storage.version is None else 0
-                self.tree.storages.add(known)
-                self._alike(storage, known)
-            storage = known
-        if node is not None and node.op not in self.tree.ops and node not in self.given:
-            known = self.captured.get(node)
-            if known is None:
-                if node.op is not None and node.op is not GONE:
-                    raise CaptureError(
-                        f"a Tensor of a graph that began before the captured step: detach() it ({user_line()})"
-                    )
-                known = Node(node.op, 0, node.shape, node.dtype, node.device)
-                self._alike(node, known)
-            node = known
-        return tensor_around(array, node, storage)
-
-    def _array(self, e, x, tensor=None):
-        """The captured array for x."""
-        known = self._known(x)
-        if known is not None or self.space.place(x) is not None:
-            return x if known is None else known
-        on, before, writeable = self.on, -below(x), getattr(x.flags, "writeable", True)
-        begins = (shift(x, on) - before) % on.alignment
-        array = self.space.array(x.shape, x.dtype, x.strides, before, spanned(x), writeable, begins)
-        place = self.space.place(array)
-        slot = e.slots[id(array)] = Slot(array, place and place[0], spec(x, on))
-        self.tree.outside.add(slot.allocation)
-        self._bind(x, slot, tensor)
-        return array
-
     # -- running
 
     def flush(self):
         """Run what is pending, in the middle of a call."""
         if any(e.launches for e in self.path):
-            lasting = self._allocations(self._held())
+            lasting = self._allocations(held(self.made, HELD))
             for e in self.path:
                 if type(e.kind) is str or (e.op is not None and not any(e.op in ops for ops in self.spent)):
                     lasting += e.lasting
@@ -590,10 +455,6 @@ class Follower:
         self.programs = (*self.programs, self.pending)
         self.ran_at, self.path, self.writes_outside = self.at, [], False
         self.pending, self.has_run = None, []
-
-    def _held(self):
-        """The Tensors of this call that are still referenced."""
-        return held(self.made, HELD)
 
     def _allocations(self, tensors):
         return [place[0] for x in tensors if (place := self.space.place(x.array)) is not None]
@@ -614,7 +475,7 @@ class Follower:
 
     def settle(self):
         """The call is over: find out what it leaves behind."""
-        survivors = self._held()
+        survivors = held(self.made, HELD)
         self.pending, self.survivors = self._program(self._allocations(survivors)), survivors
 
     def finish(self):
