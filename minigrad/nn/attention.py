@@ -1,29 +1,24 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2.2), in three forms that compute the same."""
 
 import warnings
-from collections.abc import Callable
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from ..autograd import Handle
 from ..dtypes import DEFAULT_FLOAT
 from ..ops.public import cat, stack
-from ..tensor import Tensor, check_same_kind, empty, tensor
+from ..tensor import Tensor, empty, tensor
 from ..typing import DTypeLike
 from . import functional as F
 from . import init
 from .cache import KVCache
-from .heads import Head, load
+from .heads import INPUTS, OUTPUT, Headed
 from .layers import Linear
 from .masks import as_one
-from .module import Module, Parameter, factory
+from .module import Parameter, factory
 from .positions import rotary
 
 FORMS = "per_head", "batched", "fused"
-POINTS = "q", "k", "v", "qk", "pattern", "z"  # values of each head that hooks see, in the order of the forward
-INPUTS = "x_q", "x_k", "x_v"  # inputs of the layer, which all heads share
-OUTPUT = "y"  # output of the layer, to which all heads add
 _taken: ContextVar[str | None] = ContextVar("the form that all layers take", default=None)
 
 
@@ -46,7 +41,7 @@ def _check_form(impl):
         raise ValueError(f"impl must be one of {', '.join(FORMS)}, got {impl!r}")
 
 
-class MultiheadAttention(Module):
+class MultiheadAttention(Headed):
     """MultiHead(q, k, v) = Concat(head_1 … head_nh) W_O,   head_i = softmax(Q_i K_iᵀ / √d_k + mask) V_i
 
     with Q_i = query W_Q^i, K_i = key W_K^i, V_i = value W_V^i. `impl` names the form, and may be changed at any time:
@@ -69,7 +64,6 @@ class MultiheadAttention(Module):
     head_gates, a Tensor (nh,) or None: factors of the heads' outputs. Set it to ones that require a gradient, and that
     gradient says how the loss changes with each head. It is not part of state_dict()."""
 
-    _head_hooks: dict = {}
     head_gates: Tensor | None
 
     def __init__(self, embed_dim: int, num_heads: int, *, num_kv_heads: int | None = None, bias: bool = True,
@@ -230,46 +224,6 @@ class MultiheadAttention(Module):
         if self.head_gates is not None:
             z = z * self.head_gates.reshape(-1, 1, 1)
         return F.merge_heads(z)
-
-    # ----------------------------------------------------------------------------------------------- a look inside
-
-    def head(self, i: int) -> Head:
-        """Head number i, as views of the layer's parameters: see Head. Raises ValueError if there is none."""
-        return Head(self, i)
-
-    def register_head_hook(self, point: str, hook: Callable[[Any, Tensor], Any], last: bool = False) -> Handle:
-        """Call hook(layer, x) in each forward, with the value x named `point`. The hook returns None, or another Tensor
-        like x, which replaces it.
-
-        point: "q" (B, nh, T, d_k); "k" (B, nh, S, d_k) and "v" (B, nh, S, d_v), repeated for each head that reads them;
-        "qk" = q kᵀ (B, nh, T, S), before scale and mask; "pattern" (B, nh, T, S), before dropout; or "z"
-        (B, nh, T, d_v), before head_gates. Or one that all heads share: the query "x_q" (B, T, C), key "x_k" and value
-        "x_v" that forward was called with, or its output "y" (B, T, C). last: call the hook after all those without
-        `last`; it sees the value that the forward uses, and may not return anything. A layer with head hooks takes the
-        batched form, whatever impl says. Returns a handle whose remove() takes off this hook and no other."""
-        if point not in (known := (*POINTS, *INPUTS, OUTPUT)):
-            raise ValueError(f"there is no {point!r} in attention: there are {', '.join(known)}")
-        if "_head_hooks" not in self.__dict__:
-            self._head_hooks = {}
-        return Handle(self._head_hooks, (last, point, hook))
-
-    def _hooked(self, point, x):
-        """x, or what the hooks on it make of it."""
-        for last, at, hook in sorted(self._head_hooks.values(), key=lambda entry: entry[0]):
-            if at == point and (replaced := hook(self, x)) is not None:
-                name = getattr(hook, "__name__", hook)
-                if last:
-                    raise TypeError(f"hook {name} on {point!r} only looks, as last=True says, but returned something")
-                check_same_kind(f"what hook {name} on {point!r} returns", replaced, x)
-                x = replaced
-        return x
-
-    def load_from_heads(self, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> "MultiheadAttention":
-        """Take the matrices of single heads: W_Q nh times (C, d_k), W_K and W_V nkv times (C, d_k) and (C, d_v),
-        and W_O (nh·d_v, C), as Tensors or arrays. Biases become 0, head_gates None. The numbers and sizes of heads are
-        those given, so make the optimizer afterwards. Returns self."""
-        load(self, W_Q, W_K, W_V, W_O)
-        return self
 
     # ------------------------------------------------------------------------------------------------- sizes
 

@@ -1,13 +1,20 @@
-"""The heads of a MultiheadAttention one by one: looking at their matrices, and loading them."""
+"""The heads of a MultiheadAttention one by one: their matrices, hooks on what they compute, and loading them."""
 
 import operator
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 
+from ..autograd import Handle
 from ..ops.public import cat
-from ..tensor import as_tensor, zeros
+from ..tensor import Tensor, as_tensor, check_same_kind, zeros
 from . import init
-from .module import Parameter
+from .module import Module, Parameter
+
+POINTS = "q", "k", "v", "qk", "pattern", "z"  # values of each head that hooks see, in the order of the forward
+INPUTS = "x_q", "x_k", "x_v"  # inputs of the layer, which all heads share
+OUTPUT = "y"  # output of the layer, to which all heads add
 
 
 class Head:
@@ -58,11 +65,51 @@ def _no_head(which, nh):
     return f"there is no head {which}: this layer has {nh}, from 0 on"
 
 
-# ------------------------------------------------------------------------------------------------------------- surgery
+class Headed(Module):
+    """The part of MultiheadAttention that looks into its heads, and loads them."""
+
+    _head_hooks: dict = {}
+
+    def head(self, i: int) -> Head:
+        """Head number i, as views of the layer's parameters: see Head. Raises ValueError if there is none."""
+        return Head(self, i)
+
+    def register_head_hook(self, point: str, hook: Callable[[Any, Tensor], Any], last: bool = False) -> Handle:
+        """Call hook(layer, x) in each forward, with the value x named `point`. The hook returns None, or another Tensor
+        like x, which replaces it.
+
+        point: "q" (B, nh, T, d_k); "k" (B, nh, S, d_k) and "v" (B, nh, S, d_v), repeated for each head that reads them;
+        "qk" = q kᵀ (B, nh, T, S), before scale and mask; "pattern" (B, nh, T, S), before dropout; or "z"
+        (B, nh, T, d_v), before head_gates. Or one that all heads share: the query "x_q" (B, T, C), key "x_k" and value
+        "x_v" that forward was called with, or its output "y" (B, T, C). last: call the hook after all those without
+        `last`; it sees the value that the forward uses, and may not return anything. A layer with head hooks takes the
+        batched form, whatever impl says. Returns a handle whose remove() takes off this hook and no other."""
+        if point not in (known := (*POINTS, *INPUTS, OUTPUT)):
+            raise ValueError(f"there is no {point!r} in attention: there are {', '.join(known)}")
+        if "_head_hooks" not in self.__dict__:
+            self._head_hooks = {}
+        return Handle(self._head_hooks, (last, point, hook))
+
+    def _hooked(self, point, x):
+        """x, or what the hooks on it make of it."""
+        for last, at, hook in sorted(self._head_hooks.values(), key=lambda entry: entry[0]):
+            if at == point and (replaced := hook(self, x)) is not None:
+                name = getattr(hook, "__name__", hook)
+                if last:
+                    raise TypeError(f"hook {name} on {point!r} only looks, as last=True says, but returned something")
+                check_same_kind(f"what hook {name} on {point!r} returns", replaced, x)
+                x = replaced
+        return x
+
+    def load_from_heads(self, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> Self:
+        """Take the matrices of single heads: W_Q nh times (C, d_k), W_K and W_V nkv times (C, d_k) and (C, d_v),
+        and W_O (nh·d_v, C), as Tensors or arrays. Biases become 0, head_gates None. The numbers and sizes of heads are
+        those given, so make the optimizer afterwards. Returns self."""
+        _load(self, W_Q, W_K, W_V, W_O)
+        return self
 
 
-def load(layer, W_Q, W_K, W_V, W_O):
-    """See MultiheadAttention.load_from_heads."""
+def _load(layer, W_Q, W_K, W_V, W_O):
     about = dict(dtype=layer.out_proj.weight.dtype, device=layer.out_proj.weight.device)
     W_Q, W_K, W_V = ([as_tensor(W, **about).detach() for W in Ws] for Ws in (W_Q, W_K, W_V))
     W_O, nh, nkv = as_tensor(W_O, **about).detach(), len(W_Q), len(W_K)

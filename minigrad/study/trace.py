@@ -19,8 +19,7 @@ import numpy as np
 
 from ..base.errors import unknown
 from ..nn import GPT
-from ..nn.attention import INPUTS, OUTPUT, POINTS
-from ..nn.heads import known_heads
+from ..nn.heads import INPUTS, OUTPUT, POINTS, known_heads
 from ..tensor import Tensor
 from ..typing import Array, FilePath
 from . import report

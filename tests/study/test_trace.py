@@ -5,7 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, study
-from minigrad.nn.attention import POINTS
+from minigrad.nn.heads import POINTS
 
 from .models import ATTN, B, EncoderDecoder, T, gpt, page_data, tokens, traced
 
