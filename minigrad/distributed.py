@@ -9,7 +9,6 @@
 Every process must make the same calls in the same order. What one of them raises ends all, with its traceback. Import
 minigrad before NumPy, so that the processes of a machine share its cores."""
 
-import os
 import sys
 import time
 import traceback
@@ -120,4 +119,3 @@ def end_all(status: int) -> None:
     sys.stderr.flush()
     time.sleep(0.2)  # mpiexec drops what it has not passed on by then
     _mpi().COMM_WORLD.Abort(status)
-    os._exit(status)  # Abort does not return

@@ -4,7 +4,6 @@ differences cannot see.
     from minigrad.gradcheck import gradcheck
     gradcheck(fn, *inputs)                  an op, a layer, a loss: raises GradcheckError, which says what is wrong
     gradcheck(np.sin, x, vjp=my_vjp)        a function of NumPy arrays, and what should be its gradient
-    gradgradcheck(fn, *inputs)              the same of the second derivative
     check_op(MyOp)                          an op on the cases that it declares: a list of rows
     minigrad check                          every declared op on every case of it
 
@@ -15,7 +14,7 @@ PROBES are what is tried beside differences, {name: function}.
 import sys
 import types
 
-from .check import gradcheck, gradgradcheck
+from .check import gradcheck
 from .probes import PROBES
 from .report import (
     FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, WARN, Finding, GradcheckError, GradcheckReport, GradcheckWarning,
@@ -23,7 +22,7 @@ from .report import (
 from .sweep import check_op
 
 __all__ = [
-    "gradcheck", "gradgradcheck", "PROBES", "FAIL", "INCONCLUSIVE", "KINK", "NONFINITE", "PASS", "WARN", "Finding",
+    "gradcheck", "PROBES", "FAIL", "INCONCLUSIVE", "KINK", "NONFINITE", "PASS", "WARN", "Finding",
     "GradcheckError", "GradcheckReport", "GradcheckWarning", "check_op",
 ]  # fmt: skip
 

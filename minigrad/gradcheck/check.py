@@ -100,11 +100,6 @@ def gradcheck(
     return report
 
 
-def gradgradcheck(fn: Any, *inputs: Any, **options: Any) -> GradcheckReport:
-    """gradcheck of second order: the gradient of the gradient, with respect to the inputs and the cotangents."""
-    return gradcheck(fn, *inputs, **options, order=2)
-
-
 def _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed):
     """The names of the probes, as a tuple. Raises ValueError for an option that makes no sense."""
     known = isinstance(probes, str) and probes == "all"
