@@ -69,9 +69,7 @@ class Bindings:
         if known is None:
             return None
         _, array, copy = known
-        if copy is not None and (
-            self.writes_outside or not np.array_equal(copy, x)
-        ):  # NumPy has changed it since, or will have
+        if copy is not None and (self.writes_outside or not np.array_equal(copy, x)):  # NumPy may have changed x
             self.flush()
             self.on.refill(copy, x)
         return array

@@ -7,8 +7,8 @@ there is none, the action is captured there, as a new branch. When the call ends
 Entries that were passed run in one call into C.
 
 Captured arrays have addresses but no memory (memory.py), so `is` tells whether two are the same value. What comes from
-outside the call is bound to captured objects (bindings.py). Nearest relatives: Terra (Kim et
-al., NeurIPS 2021), and PyTorch's lazy tensors, which reuse nodes.
+outside the call is bound to captured objects (bindings.py). Nearest relatives: Terra (Kim et al., NeurIPS 2021), and
+PyTorch's lazy tensors, which reuse nodes.
 """
 
 from sys import getrefcount

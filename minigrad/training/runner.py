@@ -203,7 +203,7 @@ def _resumed(out, typed, preset, texts, device, captured, held):
     if changed := [name for name in (*recipe.SHAPE, "muon", "seed") if chosen[name] != old[name]]:
         raise CommandError(f"a run that is resumed keeps its {', '.join(changed)}: choose another folder")
     if (steps := chosen["steps"]) < step:
-        raise CommandError(f"the run in {out} has done {step} steps, which count: give more, such as {step + steps}")
+        raise CommandError(f"the run in {out} has done {step} steps: give a larger total, such as {step + steps}")
     paths = [os.path.abspath(path) for path in texts] or old["text"]
     run = Run(_settings({}, chosen, paths), text.read_corpus(paths), device, captured)
     run.restore(saved)

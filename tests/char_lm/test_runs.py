@@ -167,7 +167,7 @@ def test_resuming_what_does_not_fit(book, out, tmp_path, capsys):
     assert "keeps its muon" in refused("--muon", 0)
     assert "keeps its seed" in refused("--seed", 5)
     line = refused("--steps", 1)
-    assert f"the run in {out} has done 2 steps, which count: give more, such as 3" in line
+    assert f"the run in {out} has done 2 steps: give a larger total, such as 3" in line
     (tmp_path / "more").write_text(WORDS * 20 + "é")
     assert "the text has other characters than the run: 'é'" in refused("--text", tmp_path / "more")
     book.unlink()
