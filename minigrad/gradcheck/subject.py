@@ -280,25 +280,27 @@ def nothing_returned(y, what="Tensor"):
 
 def gradients_of(found, inputs):
     """{id(x): gradient} for the arrays x in `inputs` (args, keywords), out of what a vjp returned for them: a tuple
-    with an entry for each of args, and maybe one for the keywords, of the same structure; None means zeros."""
+    with an entry for each of args, and maybe one for the keywords, of the same structure; None means zeros. Raises
+    TypeError for another structure."""
     args, keywords = inputs
     entries = found if isinstance(found, tuple) else (found,)
-    if len(entries) not in (len(args), len(args) + 1):
+    if len(entries) not in (len(args), len(args) + bool(keywords)):
         raise TypeError(
             f"gradcheck: the vjp returned {len(entries)} gradients for {len(args)} inputs; None means zeros"
         )
     gradients: dict = {}
 
     def pair(x, g):
-        parts = branches(x)
-        if g is None:
+        parts, given = dict(branches(x)), dict(branches(g))
+        if g is None or not flat(x, of=np.ndarray):
             return
         if not parts:
             gradients[id(x)] = gradients[id(x)] + g if id(x) in gradients else g
-            return
-        there = dict(branches(g))
-        for path, branch in parts:
-            pair(branch, there.get(path))
+        elif not given or given.keys() - parts.keys():
+            has, needs = (", ".join(each) or "no parts" for each in (given, parts))
+            raise TypeError(f"gradcheck: the vjp returned a gradient with {has}; its input has {needs}")
+        for path, branch in parts.items():
+            pair(branch, given.get(path))
 
     for x, g in zip([*args, keywords], entries):
         pair(x, g)

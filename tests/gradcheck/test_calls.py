@@ -125,12 +125,11 @@ def test_probes_out_of_a_generator():
     assert {f.probe for f in report.findings} == {"", "linearity", "modes"}
 
 
-@pytest.mark.parametrize(
-    "options", [{"rtol": "1e-3"}, {"atol": None}, {"eps": "a"}, {"probes": 3}, {"seed": -1}, {"seed": None}, {"wrt": 9}]
-)
-def test_an_option_of_the_wrong_kind_is_named(options):
-    with pytest.raises(ValueError, match=f"gradcheck: {next(iter(options))}"):
-        gradcheck(mg.exp, data(3), **options)
+def test_a_wrong_option_is_named():
+    values = dict(rtol=["1e-3"], atol=[None, -1], eps=["a", 0], probes=[3], seed=[-1, None], wrt=[9])
+    for name, value in ((name, value) for name, each in values.items() for value in each):
+        with pytest.raises(ValueError, match=f"gradcheck: {name}"):
+            gradcheck(mg.exp, data(3), **{name: value})
 
 
 def test_what_is_no_function():
@@ -147,8 +146,6 @@ def test_atol_and_rtol():
     assert not near() and not near(atol=0.49)
     assert near(atol=0.51) and near(rtol=0.6)
     assert gradcheck(mg.exp, data(3), rtol=0)  # the bars remain
-    with pytest.raises(ValueError, match="atol must be 0 or more"):
-        gradcheck(mg.exp, data(3), atol=-1)
 
 
 def test_eps_is_the_first_step():
@@ -160,8 +157,6 @@ def test_eps_is_the_first_step():
 
     gradcheck(f, mg.tensor([1.0], dtype=mg.float64), eps=1e-3, probes=())
     assert max(steps) == 2.0**-10
-    with pytest.raises(ValueError, match="eps must be"):
-        gradcheck(mg.exp, data(3), eps=0)
 
 
 # -- gradients that are meant
@@ -170,13 +165,11 @@ def test_eps_is_the_first_step():
 class Round(Op, abstract=True):
     """y = x rounded, whose backward is that of y = x."""
 
-    factor = 1.0
-
     def forward(self, x):
         return np.round(x)
 
     def backward(self, dy):
-        return dy * self.factor
+        return dy
 
 
 def straight_through(x):
@@ -242,12 +235,16 @@ def test_a_pair_that_writes_into_its_cotangent():
     assert any("changed in place" in f.note for f in report.findings)
 
 
-def test_a_pair_has_no_second_order():
-    with pytest.raises(TypeError, match="checked at order 1 only"):
-        gradcheck(softmax, array(3), vjp=softmax_vjp, order=2)
+@pytest.mark.parametrize("gradient", [(array(3), array(3)), [array(3)] * 3])
+@pytest.mark.parametrize("x", [array(3), [array(3), array(3)], {"a": array(3)}], ids=["array", "list", "dict"])
+def test_a_vjp_returns_what_the_inputs_are(x, gradient):
+    with pytest.raises((TypeError, RuntimeError), match=r"returned (2 gradients for 1|a gradient)"):
+        gradcheck(lambda x: 1.0, x, vjp=lambda dy, x: gradient)
 
 
 def test_numpy_arrays_alone_say_nothing_of_their_gradient():
+    with pytest.raises(TypeError, match="checked at order 1 only"):
+        gradcheck(softmax, array(3), vjp=softmax_vjp, order=2)
     with pytest.raises(TypeError, match="Pass vjp="):
         gradcheck(np.sin, array(3))
     with pytest.raises(TypeError, match="vjp is for functions of NumPy arrays"):
