@@ -40,9 +40,9 @@ def arguments(argv):
 
 
 def main(argv=()):
-    args = arguments(argv)
-    if not distributed.first():
+    if distributed.world()[0] > 0:  # joins MPI, too, before there is an error for process 0 to tell
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    args = arguments(argv)
     typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     how = dict(preset=args.preset, texts=args.text, resume=args.resume, device=args.device, captured=args.captured)
     try:
