@@ -116,6 +116,5 @@ def _raised(kind, error, where):
 def end_all(status: int) -> None:
     """End all processes with this status."""
     sys.stdout.flush()
-    sys.stderr.flush()
     time.sleep(0.2)  # mpiexec drops what it has not passed on by then
     _mpi().COMM_WORLD.Abort(status)

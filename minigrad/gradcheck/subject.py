@@ -302,8 +302,7 @@ def gradients_of(found, inputs):
         for path, branch in parts.items():
             pair(branch, given.get(path))
 
-    for x, g in zip([*args, keywords], entries):
-        pair(x, g)
+    pair((*args, keywords), entries)
     return gradients
 
 

@@ -131,6 +131,14 @@ except KeyboardInterrupt: print("interrupted")
 """
 
 
+def test_after_a_failure_nothing_is_begun(cache, tmp_path, monkeypatch):
+    begun = tmp_path / "begun"
+    monkeypatch.setenv("CXX", str(script(tmp_path / "cxx", f"echo >> {begun}; sleep 0.05; exit 1")))
+    with pytest.raises(CompilerError):
+        load_all([ANSWER._replace(label=str(i)) for i in range(12)], 2)
+    assert len(begun.read_text()) <= 2
+
+
 def test_ctrl_c_ends_the_compiling(cache, tmp_path):
     """Those that wait for their turn are not begun. A terminal sends Ctrl-C to the compilers that run, too."""
     begun = tmp_path / "begun"
@@ -166,14 +174,13 @@ def test_another_compiler_behind_the_same_name_is_another_result(cache, tmp_path
     assert len(libraries(cache)) == 2
 
 
-OUTPUT = 'while [ "$1" != -o ]; do shift; done; shift; '  # then $1 is the file to write
 WRONG = {
     "fails": ("echo 'error: broken' >&2; exit 1", "cannot compile answer: error: broken"),
     "fails in silence": ("exit 3", "cannot compile answer: it ended with status 3"),
     "crashes": ("kill -SEGV $$", "cannot compile answer: it ended with status -11"),
     "writes nothing": ("exit 0", "cannot compile answer: it ended with status 0"),
     "hangs": ("exec sleep 60", "was stopped after 0.5 seconds"),
-    "writes garbage": (f"{OUTPUT} echo garbage > $1", "a compiled kernel cannot be loaded: "),
+    "writes garbage": ("while [ $1 != -o ]; do shift; done; echo garbage > $2", "a compiled kernel cannot be loaded: "),
     "cannot be started": (None, "cannot be run: Exec format error"),
 }
 

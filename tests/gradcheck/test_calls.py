@@ -43,8 +43,7 @@ class Half(Op, abstract=True):
         return dy * 0.5
 
 
-def wrong(x):
-    return Half.apply(x)
+wrong = Half.apply
 
 
 # -- inputs
@@ -57,12 +56,14 @@ def test_one_tuple_holds_all_inputs():
     assert gradcheck(mg.exp, (x,)).leaves == gradcheck(mg.exp, x).leaves
 
 
-def test_a_function_of_a_tuple():
+def test_trees_among_the_inputs():
     h, c = data(2), data(2)
     report = gradcheck(lambda state: state[0] * state[1].tanh(), ((h, c),))
     assert [leaf[0] for leaf in report.leaves] == ["state[0]", "state[1]"]
     assert len(gradcheck(lambda a, b: a[0] * b, (h, c), data(2)).leaves) == 3  # two inputs, of which one is a tuple
     assert len(gradcheck(lambda pair: pair.x * pair.w, Pair(h, c)).leaves) == 2  # no plain tuple
+    report = gradcheck(lambda given: given.loss * given.step, Output(data(3)))
+    assert [leaf[0] for leaf in report.leaves] == ["given.loss"]
 
 
 def test_keyword_arguments_are_inputs():
@@ -73,11 +74,6 @@ def test_keyword_arguments_are_inputs():
     report = gradcheck(lambda x, weight: x * wrong(weight), x, kwargs={"weight": w}, raise_on_fail=False)
     assert {f.leaf for f in report.findings if f.check == "Jacobian" and f.verdict == FAIL} == {"weight"}
     assert [leaf[0] for leaf in gradcheck(lambda x, y: x * y, x, kwargs={"y": data(3)}, wrt="y").leaves] == ["y"]
-
-
-def test_dataclasses_among_the_inputs():
-    report = gradcheck(lambda given: given.loss * given.step, Output(data(3)))
-    assert [leaf[0] for leaf in report.leaves] == ["given.loss"]
 
 
 # -- outputs
@@ -194,8 +190,7 @@ def softmax_vjp(dy, x):
 def test_a_pair_of_numpy_functions():
     report = gradcheck(softmax, array(2, 3), vjp=softmax_vjp)
     assert report.verdict == PASS and report.label == "softmax"
-    report = gradcheck(softmax, array(2, 3), vjp=lambda dy, x: softmax(x) * dy, raise_on_fail=False)
-    assert report.verdict == FAIL
+    assert not gradcheck(softmax, array(2, 3), vjp=lambda dy, x: softmax(x) * dy, raise_on_fail=False)
 
 
 def test_a_captured_function_is_checked_as_the_function_that_it_runs():
@@ -205,7 +200,7 @@ def test_a_captured_function_is_checked_as_the_function_that_it_runs():
     assert gradcheck(wrong, x, probes=(), raise_on_fail=False).verdict == FAIL
 
 
-def test_a_pair_of_several_inputs():
+def test_pairs_of_several_inputs_and_outputs():
     def vjp(dy, x, w, *, b):
         return dy @ w.T, x.T @ dy, {"b": dy.sum(0)}
 
@@ -214,9 +209,6 @@ def test_a_pair_of_several_inputs():
     assert gradcheck(lambda x, n: x**n, array(3), 3, vjp=lambda dy, x, n: (n * x ** (n - 1) * dy, None))
     assert not gradcheck(lambda x, y: x * y, inputs[0], inputs[0] + 1, vjp=lambda dy, x, y: (dy * y, None),
                          raise_on_fail=False)  # fmt: skip
-
-
-def test_numpy_scalars_are_outputs_of_a_pair():
     assert gradcheck(lambda x: float((x**2).sum()), array(3), vjp=lambda dy, x: 2 * x * dy)
     assert gradcheck(lambda x: ((x**2).sum(), x * 2), array(3), vjp=lambda dy, x: 2 * x * dy[0] + 2 * dy[1])
 

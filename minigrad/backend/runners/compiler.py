@@ -51,9 +51,8 @@ def folder():
         os.makedirs(path, mode=0o700, exist_ok=True)
         about = os.stat(path)
     except OSError as error:
-        raise CompilerError(
-            f"the cache folder {path} cannot be made: {error.strerror}; name another in MINIGRAD_CACHE"
-        ) from error
+        why = f"{error.strerror}; name another in MINIGRAD_CACHE"
+        raise CompilerError(f"the cache folder {path} cannot be made: {why}") from error
     if about.st_uid not in (0, os.geteuid()):
         raise CompilerError(f"the cache folder {path} belongs to another user: name another in MINIGRAD_CACHE")
     if about.st_mode & 0o022:
@@ -84,11 +83,8 @@ def find_compiler():
     for words in [wanted] if wanted else [[name] for name in NAMES]:
         if path := shutil.which(words[0]):
             return (os.path.abspath(path), *words[1:])
-    raise CompilerError(
-        f"CXX={shlex.join(wanted)} cannot be run"
-        if wanted
-        else "no C++ compiler (g++ or clang++) was found (apt install g++)"
-    )
+    none = "no C++ compiler (g++ or clang++) was found (apt install g++)"
+    raise CompilerError(f"CXX={shlex.join(wanted)} cannot be run" if wanted else none)
 
 
 @functools.cache
@@ -117,7 +113,15 @@ def load_all(sources, threads=1):
     if missing:
         _say_once(place)
         with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(_build, missing.values(), missing))
+
+            def build(source, path):
+                try:
+                    _build(source, path)
+                except CompilerError:  # after Ctrl-C, which ends the compiler too, this may come before the interrupt
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    raise
+
+            list(pool.map(build, missing.values(), missing))
     try:
         return [ctypes.CDLL(str(path)) for path in paths]
     except OSError as error:
