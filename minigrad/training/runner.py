@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import signal
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -46,7 +47,6 @@ class Run:
         rank, size = distributed.world()
         if B % size:
             raise CommandError(f"batch_size {B} cannot be divided among {size} processes")
-        self.rank = rank
         self.part = slice(rank * B // size, (rank + 1) * B // size)  # rows of this process
         train_ids, val_ids = text.split(self.vocab.encode(corpus))
         # Batches draw from a generator of their own.
@@ -86,8 +86,8 @@ class Run:
 
     def _own_stream(self) -> None:
         """Let dropout draw other numbers in each process."""
-        if self.rank:
-            default_generator.state = default_generator.state | {"seed": self.settings["seed"] + self.rank * 2**34}
+        if rank := distributed.world()[0]:
+            default_generator.state = default_generator.state | {"seed": self.settings["seed"] + rank * 2**34}
 
     def step(self) -> tuple[float, float, float]:
         """Train on the next batch. Returns (loss, norm of the gradient, learning rate)."""
@@ -260,10 +260,10 @@ def _trained(run, out):
                 run.best_loss = min(run.best_loss, math.inf if val_loss is None else val_loss)
                 table.flush()
                 run.save(*[out / BEST, last] if improved else [last])
-    if interrupt.signal:
-        raise CommandError(f"stopped and saved at step {run.done}", 128 + interrupt.signal)
-    if progress.broken:
+    if progress.broken and not interrupt.signal:
         raise BrokenPipeError
+    if stopping or interrupt.signal:  # a signal came, perhaps to another process
+        raise CommandError(f"stopped and saved at step {run.done}", 128 + (interrupt.signal or signal.SIGTERM))
     if first and run.best_loss == math.inf:  # nothing was left to train
         run.best_loss = run.validate()
         run.save(out / BEST, last)
