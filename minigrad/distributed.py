@@ -51,11 +51,11 @@ def average_gradients_(parameters: Iterable[Tensor]) -> None:
     mean over an equal part. It goes through the host, and float16 is summed in float32. Raises ValueError, in all
     processes, if shapes or dtypes differ, or some lack a .grad that others have."""
 
-    def average(flat):
+    def mean(flat):
         _mpi().COMM_WORLD.Allreduce(_mpi().IN_PLACE, flat)
         flat /= ranks.size
 
-    _in_one_piece([p.grad for p in parameters], average)
+    _in_one_piece([p.grad for p in parameters], mean)
 
 
 def average(number: float) -> float:

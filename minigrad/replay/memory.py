@@ -51,8 +51,7 @@ class Space:
     """Addresses without memory. What writes there ends the process, instead of spoiling something; what reads finds
     zeros, since a debugger that shows an array must not end it.
 
-    protection: mmap's. With 0, reads crash too: a test then finds reads of values that were never
-    computed."""
+    protection: mmap's. With 0, reads crash too: a test then finds reads of what was never computed."""
 
     protection = mmap.PROT_READ
 
