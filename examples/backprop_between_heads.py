@@ -1,6 +1,6 @@
 """Every edge by which gradients flow between the heads of two layers: by hand, by study.flow, by finite differences.
 
-    python examples/backprop_between_heads.py [--out edges.svg]
+    python examples/backprop_between_heads.py
 
 Two layers of two heads read C A B C A, and B should come next, as it did after the first A. The weights are set so
 that each head does something that can be said in words (see HEADS). The residual stream has a place for each token, for
@@ -120,8 +120,7 @@ def row(name, *numbers):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", metavar="FILE", help="draw the edges: .svg, .png or .dot")
-    args = parser.parse_args(argv)
+    parser.parse_args(argv)
     loss, probabilities, writes, values = forward()
     G, dzs, dSs = backward(probabilities, values)
     model, idx = as_module(), mg.tensor(TOKENS[None])
@@ -163,8 +162,6 @@ def main(argv=None):
     row("dS of the last A", *dSs[PREVIOUS][-1])
     worst = max(abs(x[edge] - hand[edge]) for x in (found, slopes) for edge in hand)
     print(f"\nlargest disagreement, of {len(hand)} edges: {worst:.0e}")
-    if args.out:
-        print("wrote", *flow.graph().save(args.out))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How many heads? The same model, with its width cut into 1, 2, 4, … heads and trained in the same way.
 
-    python examples/head_count.py [--out head_count.png] [--steps 400] [--seeds 2]
+    python examples/head_count.py [--steps 400] [--seeds 2]
 
 All have the same number of parameters and of multiplications. What differs is how many patterns there are, and from how
 many numbers each of them is computed. Trains on little stories, where one head is best after 400 steps:
@@ -13,7 +13,6 @@ import char_lm
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.viz import curves
 
 HEADS = 1, 2, 4, 8, 16
 SIZES = dict(block_size=char_lm.T, n_layer=2, n_embd=64)
@@ -29,22 +28,16 @@ def validation_loss(heads, vocab, train_ids, val_batches, steps, seed):
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", metavar="FILE", help="draw the table as a PNG")
     parser.add_argument("--steps", type=int, default=400, help="for each model (default: 400)")
     parser.add_argument("--seeds", type=int, default=2, help="models for each number of heads (default: 2)")
     args = parser.parse_args(argv)
 
     data = char_lm.read()
     print("heads  d_k  validation loss, nats per character")
-    found = []
     for heads in HEADS:
-        found.append([validation_loss(heads, *data, args.steps, seed) for seed in range(args.seeds)])
-        each = ", ".join(f"{loss:.3f}" for loss in found[-1])
-        print(f"{heads:5} {SIZES['n_embd'] // heads:4}  {sum(found[-1]) / args.seeds:.3f} ({each})", flush=True)
-    if args.out:
-        series = {f"after {args.steps} steps": (HEADS, list(zip(*found)))}
-        curves(series, args.out, "heads, at equal width", "validation loss (nats per character)", log="x")
-        print(f"wrote {args.out}")
+        losses = [validation_loss(heads, *data, args.steps, seed) for seed in range(args.seeds)]
+        each = ", ".join(f"{loss:.3f}" for loss in losses)
+        print(f"{heads:5} {SIZES['n_embd'] // heads:4}  {sum(losses) / args.seeds:.3f} ({each})", flush=True)
 
 
 if __name__ == "__main__":

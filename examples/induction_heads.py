@@ -2,8 +2,8 @@
 
     python examples/induction_heads.py              about five seconds
     python examples/induction_heads.py --controls   also two trainings in which no induction can, or need, appear
-    python examples/induction_heads.py --out runs   also writes runs/induction.html, the heads and their gradients; the
-                                                    flow when it pulled most; and curves
+    python examples/induction_heads.py --out runs   also writes runs/induction.html: the heads, their gradients, and the
+                                                    flow
 
 Each sequence is random tokens that repeat, with a period from 5 to 15 that differs from sequence to sequence. To
 predict the next token, a head has to find where the current token stood before, and copy what followed it there. That
@@ -25,7 +25,6 @@ from pathlib import Path
 
 import minigrad as mg
 from minigrad import optim, study
-from minigrad.viz import curves
 
 V = T = 32  # the vocabulary, and the tokens that the model sees
 SEEN, UNSEEN = (5, 15), 16  # periods
@@ -127,7 +126,7 @@ def main(argv=None):
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--controls", action="store_true", help="also train a single layer, and on a single period")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write induction.html and pictures there")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="write induction.html there")
     args = parser.parse_args(argv)
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
@@ -163,12 +162,6 @@ def main(argv=None):
         with study.trace_heads(model) as trace:
             model(*batches(9, n=2)[0])[1].backward()
         print("wrote", trace.to_html(args.out / "induction.html", flow=study.flow(model, *batches(9, n=2))))
-        series = {kind: (steps, found) for kind, found in scores.items()}
-        curves(series, args.out / "induction.png", "step", f"score on period {UNSEEN}")
-        wrote = [args.out / "induction.png"]
-        if flows:
-            wrote += flows[strongest(flows, head)[1]][1].graph(least=0.08).save(args.out / "induction_flow.svg")
-        print("wrote", *wrote)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Which heads does a character model need? Rank them in three ways, silence the least important, and plot the loss.
+"""Which heads does a character model need? Rank them in three ways, and silence the least important.
 
-    python examples/rank_heads.py [--out heads.png]
+    python examples/rank_heads.py
 
 It trains a small model (about half a minute) and ranks its heads by ablation, by gate gradients, and by the integral of
 these as all gates close (study.head_importance), on one half of some held-out batches. On the other half it measures
@@ -13,7 +13,6 @@ import char_lm
 
 import minigrad as mg
 from minigrad import nn, study
-from minigrad.viz import curves
 
 SIZES = dict(block_size=char_lm.T, n_layer=4, n_head=4, n_embd=64)
 
@@ -21,7 +20,6 @@ SIZES = dict(block_size=char_lm.T, n_layer=4, n_head=4, n_embd=64)
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=600, help="of training (default: 600)")
-    parser.add_argument("--out", metavar="FILE", help="draw the losses as a PNG")
     args = parser.parse_args(argv)
 
     vocab, train_ids, windows = char_lm.read()
@@ -38,11 +36,6 @@ def main(argv=None):
     print(f"\nloss without the k least important heads of {len(losses['ablate']) - 1}, by each ranking")
     rows = [f"{k:3}" + "".join(f"{loss:15.4f}" for loss in row) for k, row in enumerate(zip(*losses.values()))]
     print("  k" + "".join(f"{method:>15}" for method in losses), *rows, sep="\n")
-
-    if args.out:
-        series = {method: (list(range(len(each))), each) for method, each in losses.items()}
-        curves(series, args.out, "heads silenced", "loss (nats per character)")
-        print(f"wrote {args.out}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Why scores are divided by √d_k: scores that are too large close the softmax, and a head behind it cannot learn.
 
-    python examples/saturation.py [--out learning.png]      about five seconds
+    python examples/saturation.py      about five seconds
 
 q · k of unit-normal numbers has a standard deviation of √d_k. A row P of the pattern is the softmax of a row S of
 scores, so that
@@ -25,7 +25,6 @@ import numpy as np
 import minigrad as mg
 from minigrad import nn, optim, study
 from minigrad.nn import functional as F
-from minigrad.viz import curves
 
 V, S, C = 64, 16, 64  # questions, keys and values of each kind; pairs of a sequence; numbers of an embedding
 TRAININGS = {"as usual": (1, False), "scores × 16": (16, False), "× 16, q and k normed": (16, True)}
@@ -87,7 +86,6 @@ def learn(model, steps, B=32):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=300, help="of each training (default: 300)")
-    parser.add_argument("--out", metavar="FILE", help="draw the share of right answers as a PNG")
     args = parser.parse_args(argv)
 
     print(" d_k   ‖dS‖ scaled  not scaled   largest weight scaled  not scaled")
@@ -95,16 +93,12 @@ def main(argv=None):
         (scaled, top), (unscaled, top_unscaled) = (gradient_and_top(d_k, scale) for scale in (d_k**-0.5, 1))
         print(f"{d_k:4} {scaled:12.3f} {unscaled:11.2g} {top:22.2f} {top_unscaled:11.2f}")
 
-    looks, series = range(50, args.steps + 1, 50), {}
+    looks = range(50, args.steps + 1, 50)
     print(f"\n{'right answers at step':24}" + "".join(f"{step:>8}" for step in looks))
     for title, options in TRAININGS.items():
         mg.manual_seed(0)
         right = learn(Lookup(*options), args.steps)
         print(f"{title:24}" + "".join(f"{np.mean(right[step - 10 : step]):8.0%}" for step in looks))
-        series[title] = list(range(args.steps)), right
-    if args.out:
-        curves(series, args.out, "step", "share of right answers")
-        print(f"wrote {args.out}")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ import numpy as np
 
 import minigrad as mg
 from minigrad import study
-from minigrad.viz import small_multiples
 
 FIRST, SECOND = "blocks.0.attn", "blocks.1.attn"
 STEPS, EVERY = 1600, 100
@@ -121,6 +120,26 @@ def spread(numbers):
     return f"{np.mean(numbers):.2f} ± {np.std(numbers):.2f}"
 
 
+def draw(panels, path):
+    """{title: (steps, runs)} by matplotlib: thin lines for runs, a thick one for their mean, the first mean in grey."""
+    from matplotlib.figure import Figure  # optional
+
+    figure = Figure(figsize=(8.8, 5.8), dpi=120, layout="constrained")
+    plots = figure.subplots(3, 4, sharex=True, sharey=True).ravel()
+    first = next(iter(panels.values()))
+    for axes, (title, (steps, runs)) in zip(plots, panels.items()):
+        axes.plot(first[0], first[1].mean(0), color="0.6", linewidth=1)
+        axes.plot(steps, runs.T, color="#0072b2", linewidth=0.6, alpha=0.5)
+        axes.plot(steps, runs.mean(0), color="#0072b2", linewidth=2)
+        axes.set_title(title, fontsize=9, loc="left")
+        axes.grid(alpha=0.3)
+    for axes in plots[len(panels) :]:
+        axes.set_visible(False)
+    figure.supxlabel("step", fontsize=10)
+    figure.supylabel("how much a head looks at the token before", fontsize=10)
+    figure.savefig(path)
+
+
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3, help="how many (default 3)")
@@ -143,7 +162,7 @@ def main(argv=None):
     if args.out:
         steps = np.arange(EVERY, args.steps + 1, EVERY)
         panels = {f"cut: {name}": (steps, runs) for name, runs in series.items() if "is given" not in name}
-        small_multiples(panels, args.out, "step", "how much a head looks at the token before")
+        draw(panels, args.out)
         print("wrote", args.out)
 
 

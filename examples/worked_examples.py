@@ -1,6 +1,6 @@
 """Two small examples of multi-head attention, of the kind often worked by hand, with every step printed.
 
-    python examples/worked_examples.py [--out patterns.png]
+    python examples/worked_examples.py
 
 1. "Cat sleeps": two tokens, and two heads, each of which reads two of the four columns unchanged (Q = K = V).
 2. Three tokens, and two heads, each with its own W_Q, W_K and W_V.
@@ -12,7 +12,6 @@ import argparse
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.viz import heads_grid
 
 
 def show(name, x):
@@ -31,8 +30,8 @@ def heads(x, W_Q, W_K, W_V):
     return steps
 
 
-def worked(title, tokens, x, W_Q, W_K, W_V, out=None):
-    """Print every step; returns the heads' outputs side by side, (T, nh·d_v). out: draw the patterns in this PNG."""
+def worked(title, tokens, x, W_Q, W_K, W_V):
+    """Print every step; returns the heads' outputs side by side, (T, nh·d_v)."""
     print(f"{title}: {', '.join(tokens)}\n")
     show("X", x)
     steps = heads(x, W_Q, W_K, W_V)
@@ -52,9 +51,6 @@ def worked(title, tokens, x, W_Q, W_K, W_V, out=None):
         y, _ = layer(x.unsqueeze(0))  # (1, T, d)
         print(f"  nn.MultiheadAttention, {layer.impl}: largest difference {(y[0] - concat).abs().max().item():.0e}")
     print()
-    if out:
-        heads_grid(mg.stack([head["pattern"] for head in steps]), out, tokens, title)
-        print(f"wrote {out}")
     return concat
 
 
@@ -68,20 +64,19 @@ def cat_sleeps():
     return worked('"Cat sleeps"', ("Cat", "sleeps"), x, *[[first, last]] * 3)
 
 
-def three_tokens(out=None):
+def three_tokens():
     x = columns((1, 0, 1, 0), (0, 1, 0, 1), (1, 1, 0, 0))
     W_Q = columns((1, 0), (0, 1), (0, 0), (0, 0)), columns((0, 0), (0, 0), (1, 0), (0, 1))
     W_K = columns((0, 1), (1, 0), (0, 0), (0, 0)), columns((0, 0), (0, 0), (0, 1), (1, 0))
     W_V = columns((1, 0), (0, 0), (1, 0), (0, 0)), columns((0, 1), (0, 1), (0, 0), (0, 0))
-    return worked("Three tokens", ("1", "2", "3"), x, W_Q, W_K, W_V, out)
+    return worked("Three tokens", ("1", "2", "3"), x, W_Q, W_K, W_V)
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", metavar="FILE", help="draw the patterns of the second example as a PNG")
-    args = parser.parse_args(argv)
+    formatter = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=formatter).parse_args(argv)
     cat_sleeps()
-    three_tokens(args.out)
+    three_tokens()
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def minigrads_losses(p, ids, steps, B, T, n_layer, nh, rng, lr=1e-2):
 
 
 if __name__ == "__main__":
-    from minigrad.viz import curves
+    from pictures import curves
 
     letters = Letters(text := corpus())
     sizes = dict(B=8, T=32, n_layer=2, nh=4)
@@ -76,5 +76,4 @@ if __name__ == "__main__":
     apart = max(abs(a - b) for a, b in zip(mine, theirs))
     print(f"loss {mine[0]:.3f} at first, {np.mean(mine[-20:]):.3f} at last; minigrad's differ by at most {apart:.1e}")
     print("it writes:", letters.decode(write(p, ids[:1], 200, 32, 2, 4, np.random.default_rng(2))))
-    steps = range(500)
-    curves({"your engine": (steps, mine), "minigrad": (steps, theirs)}, "train.png", "step", "loss, nats per letter")
+    curves({"your engine": mine, "minigrad": theirs}, "train.png", "step", "loss, nats per letter")

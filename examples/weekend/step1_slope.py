@@ -31,12 +31,12 @@ def best_h():
 
 
 if __name__ == "__main__":
-    from minigrad.viz import curves
+    from pictures import curves
 
     ks = list(range(1, 16))
     for k in ks:
         print(f"h = 1e-{k:02}   error {error(10.0**-k):.1e}")
-    curves({"error": (ks, [error(10.0**-k) + 1e-17 for k in ks])}, "slope.png", "k, where h = 10^-k", "error", log="y")
+    curves({"error": [error(10.0**-k) + 1e-17 for k in ks]}, "slope.png", "k, where h = 10^-k", "error", log=True)
     print(
         f"the best h is {best_h():g}. The V is in slope.png: the formula's own error falls with h², but below 1e-5 the"
     )

@@ -79,7 +79,7 @@ def loss_of(p, idx, y, n_layer, nh, seen=None):
 
 
 if __name__ == "__main__":
-    from minigrad.viz import heads_grid
+    from pictures import maps
 
     rng = np.random.default_rng(1)
     p, seen = new_weights(V=9, T=12, C=16, n_layer=2, rng=rng), {}
@@ -90,8 +90,7 @@ if __name__ == "__main__":
     shown = {}
     for i in range(2):
         layer = seen[f"blocks.{i}.attn"]
-        shown |= {f"P {i}": layer["pattern"].data[0], f"dS {i}": layer["scores"].grad[0]}
-    heads_grid(
-        shown, "gpt.png", [str(i) for i in ids[0, :-1]], "what each head attends to, and the gradient of its scores"
-    )
-    print("gpt.png: four heads in each of two layers. Each row of dS sums to 0: who gets more takes it from the others")
+        for name, heads in ("P", layer["pattern"].data[0]), ("dS", layer["scores"].grad[0]):
+            shown |= {f"{name} of layer {i}, head {h}": head for h, head in enumerate(heads)}
+    maps(shown, "gpt.png", names=[str(i) for i in ids[0, :-1]])
+    print("Each row of dS sums to 0: who gets more takes it from the others")

@@ -1,6 +1,5 @@
 """The commands of `minigrad` that study a model: each does what the arguments say, and returns the exit status."""
 
-import warnings
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -134,18 +133,12 @@ def write_ledger(args):
 
 
 def write_flow(args):
-    """Print what edges between the parts are worth to the loss on the text, the largest first, and draw them."""
+    """Print what edges between the parts are worth to the loss on the text, the largest first."""
     text = read(args, SEQUENCES)
-    if args.out is not None:
-        cli.file_to_write(args.out, "--out", "flow.svg", ".svg", ".png", ".dot", "")
     with cli.busy("cutting each edge in turn"):
         found = study.flow(text.model, text.batch, text.loss, args.method, args.most)
     edges = found.all if args.of is None else found.around(*args.of)
     print(f"{text}\n\n{edges}")
-    if args.out is not None:
-        with warnings.catch_warnings(), cli.refusing(UserWarning, ImportError):  # graphviz warns where it cannot draw
-            warnings.simplefilter("error", UserWarning)
-            print("\nwrote", *found.graph(edges, args.least).save(args.out))
     return 0
 
 

@@ -2,7 +2,7 @@
 
 minigrad report -o heads.html
 minigrad ledger --text "To be, or not to be" --scope blocks.1.attn --head 2
-minigrad flow --text "To be, or not to be" --of blocks.0.attn:2 -o flow.svg
+minigrad flow --text "To be, or not to be" --of blocks.0.attn:2
 minigrad importance
 minigrad scores runs/book
 
@@ -61,15 +61,10 @@ def add_ledger(command):
 def add_flow(command):
     command.add_argument("--of", type=node, metavar="PATH[:H]",
                          help="only edges of this part, such as blocks.0.attn:2 (default: all)")  # fmt: skip
-    command.add_argument(
-        "-o", "--out", type=cli.path, metavar="FILE", help="draw them: .svg, .png or .dot (default: no picture)"
-    )
     command.add_argument("--method", choices=METHODS, default="cut",
                          help="what an edge is: cut measures the loss without it (default: cut)")  # fmt: skip
     command.add_argument("--most", type=cli.COUNT, default=MOST_CUT, metavar="N",
                          help="cut the N edges that are largest to first order (default: %(default)s)")  # fmt: skip
-    command.add_argument("--least", type=cli.number(float, above=0, at_most=1), default=0.05, metavar="SHARE",
-                         help="draw no edges below this share of the largest (default: %(default)g)")  # fmt: skip
 
 
 def add_steps(command):

@@ -5,7 +5,7 @@
     minigrad train --resume                           continue a run that stopped, as if it never had
 
 The folder --out gets last.safetensors (all that --resume needs), best.safetensors (the lowest validation loss),
-losses.csv and loss.png. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with status 128
+and losses.csv. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with status 128
 plus the signal's number. A run is never overwritten: choose another --out, or remove the old run yourself.
 """
 
@@ -19,7 +19,6 @@ from ..base import cli
 from ..base.errors import CommandError
 from ..training import runs, stories
 from ..training.runner import BEST, LAST, LOSSES, PRESETS, SETTINGS, train
-from ..viz import loss_curve
 from .sample import write
 
 
@@ -71,12 +70,7 @@ def finish(run, out):
         write(run.model, run.vocab, "", 500, run.device, seed=run.settings["seed"])
     except FloatingPointError as error:
         print(f"({error})")
-    wrote = [out / name for name in (LAST, BEST, LOSSES, "loss.png")]
-    try:
-        loss_curve(out / LOSSES, wrote[-1])
-    except (ImportError, ValueError) as error:  # matplotlib is optional, and losses.csv may have been edited
-        print(f"\nno {wrote.pop().name}: {error}", file=sys.stderr)
-    print(f"\nwrote {', '.join(map(str, wrote))}")
+    print(f"\nwrote {', '.join(str(out / name) for name in (LAST, BEST, LOSSES))}")
     print(f"have it write: {again(run.device, 'sample', out)}")
     further = again(run.device, "train", "--resume", "--steps", 2 * run.settings["steps"], "--out", out)
     print(f"train further: {further}")

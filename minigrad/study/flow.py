@@ -3,7 +3,6 @@
     flow = study.flow(model, (x, y))
     print(flow)                                   the largest edges, in words
     print(flow.out_of("blocks.0.attn", 2))        where the gradient of head 2 of the first layer comes from
-    flow.graph().save("flow.svg")                 the same as a picture
 
 Every part of a model adds to a residual stream and reads from it. write_u is what node u adds: an embedding, a head,
 an MLP, a bias. G_vp is the gradient at node v's own copy of the stream, for its input p: q, k or v of a head, the input
@@ -36,9 +35,6 @@ from ..base.errors import UnknownName, unknown
 from ..gradcheck.report import columns
 from ..nn.attention import all_take
 from ..tensor import Tensor
-from ..viz.labels import count
-from ..viz.picture import Graph
-from . import flow_picture
 from .cut import Scissors
 from .importance import returned_loss, value_of
 from .layers import as_float64, undisturbed
@@ -118,14 +114,6 @@ class Flow:
             return node
         raise UnknownName(unknown("node", str(node), dict.fromkeys(map(str, known))))
 
-    def graph(self, edges: "Edges | None" = None, least: float = 0.05) -> Graph:
-        """A picture of these Edges (None: all), but for those below `least` of the largest: a viz.Graph, to
-        .save("flow.svg"). The model's parts are in rows, from the bottom up; edges are as wide as they are large,
-        coloured by the input that reads, and dashed where they are positive: more of them raises the loss. Parts whose
-        edges are all left out are grey. Raises ImportError without the Python package graphviz."""
-        edges = self.all if edges is None else edges
-        return Graph(flow_picture.digraph(self, edges, least))
-
     def __str__(self) -> str:
         return str(self.all)
 
@@ -148,7 +136,7 @@ class Edges(list):
             rows = [(*row, first) for row, first in zip(rows, beside)]
         more = [f"… and {len(self) - 20} smaller ones"] if len(self) > 20 else []
         if self.uncut:
-            more.append(f"{count(self.uncut, 'edge')} of the model, smaller to first order, not cut")
+            more.append(f"edges of the model, smaller to first order, that were not cut: {self.uncut:,}")
         return "\n".join([*columns(rows), *more, "", METHODS[self.method]])
 
 

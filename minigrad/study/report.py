@@ -20,9 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from ..base.errors import printable
 from ..base.files import atomic_write
-from ..viz.labels import printable, visible
-from .flow_picture import rows_of
 from .stats import STATS
 
 PAGE = Path(__file__).parent / "page"
@@ -175,6 +174,12 @@ def _labels(tokens, form, pool):
     return places
 
 
+def visible(token):
+    """A token as text in which everything can be seen: ␣ for a space, ⏎, ⇥, \\x00, and ∅ for an empty one."""
+    marks = {" ": "␣", "\n": "⏎", "\t": "⇥"}
+    return printable("".join(marks.get(c, c) for c in str(token))) or "∅"
+
+
 def _stats(views):
     """{name: [layer][head]}, nan where a layer lacks the statistic."""
     names = dict.fromkeys(name for view in views for name in view.stats)
@@ -202,6 +207,18 @@ def _flow_data(flow, views):
         "rows": [[number[node] for node in row] for row in rows],
         "edges": _largest(flow, number),
     }
+
+
+def rows_of(flow):
+    """Lists of Nodes, from the bottom up: what the stream begins with, then each part in the model's order. The
+    bias of an attention layer is beside its heads."""
+    readers = dict.fromkeys(node for node, _ in flow.inputs)
+    parts = {node.path for node in readers}
+    first, rows = [], {}
+    for node in dict.fromkeys([*flow.sources, *readers]):  # writers come in their order, then the end
+        part = node.path.removesuffix(".bias")
+        (rows.setdefault(part, []) if part in parts else first).append(node)
+    return [first, *rows.values()]
 
 
 def _largest(flow, number):

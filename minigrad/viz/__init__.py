@@ -1,11 +1,8 @@
-"""Pictures for scripts and shells: graphs as DOT, SVG or PNG, curves and heat maps as PNG.
+"""Pictures of graphs, for scripts and shells, as DOT, SVG or PNG. They need the Python package graphviz.
 
-`import minigrad` does not import this package. Graphs need the Python package graphviz, and curves and heat maps need
-matplotlib: pip install graphviz matplotlib.
+`import minigrad` does not import this package.
 """
 
-from .heads import heads_grid
 from .picture import Graph, graph
-from .plots import curves, loss_curve, small_multiples
 
-__all__ = ["Graph", "curves", "graph", "heads_grid", "loss_curve", "small_multiples"]
+__all__ = ["Graph", "graph"]

@@ -25,12 +25,6 @@ def line(text):
     return (text if len(text) <= 80 else text[:79] + "…").replace("\\", "\\\\")
 
 
-def visible(token):
-    """A token as text in which everything can be seen: ␣ for a space, ⏎, ⇥, \\x00, and ∅ for an empty one."""
-    marks = {" ": "␣", "\n": "⏎", "\t": "⇥"}
-    return printable("".join(marks.get(c, c) for c in str(token))) or "∅"
-
-
 def small(text, colour):
     return f'<font point-size="9" color="{colour}">{html.escape(line(text))}</font>'
 

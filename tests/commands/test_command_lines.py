@@ -14,7 +14,6 @@ import minigrad as mg
 from minigrad import nn
 from minigrad.__main__ import MODEL, TOOLS, main, studies
 from minigrad.base import cli
-from minigrad.commands import train
 from minigrad.training.text import CharVocab
 
 from ..char_lm.runs import TINY, WORDS
@@ -46,7 +45,6 @@ def folder(tmp_path, monkeypatch):
     model = nn.GPT(nn.GPTConfig(len(vocab), 8, n_layer=1, n_head=2, n_embd=8))
     mg.save({"model": model, "chars": vocab.chars, "config": dataclasses.asdict(model.config)}, "model.safetensors")
     mg.save({"step": 3}, "other.safetensors")
-    monkeypatch.setattr(train, "loss_curve", lambda rows, path: None)
     return tmp_path
 
 

@@ -17,10 +17,6 @@ def near(x, expected):
     np.testing.assert_allclose(x, expected, atol=5e-5)
 
 
-def is_png(path):
-    return path.read_bytes().startswith(b"\x89PNG")
-
-
 @pytest.mark.parametrize("name", sorted({path.stem for path in EXAMPLES.glob("*.py")} - {"check_gradients"}))
 def test_each_says_what_it_does(name, capsys):
     with pytest.raises(SystemExit, match="0"):
@@ -41,11 +37,11 @@ def test_char_lm(capsys, tmp_path):
     assert len(printed.splitlines()[-1]) == 302 - 1
 
 
-def test_worked_examples(capsys, tmp_path):
+def test_worked_examples(capsys):
     examples = load("worked_examples")
     near(examples.cat_sleeps().numpy(), [[0.9717, 1.9434, 0.5, 1], [0.5, 1, 0.9717, 1.9434]])
     near(
-        examples.three_tokens(tmp_path / "heads.png").numpy(),
+        examples.three_tokens().numpy(),
         [[0.7967, 0, 0, 1.2483], [1.2033, 0, 0, 1.2483], [1, 0, 0, 1.3333]],
     )
     printed = capsys.readouterr().out
@@ -57,24 +53,22 @@ def test_worked_examples(capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_head_count(capsys, tmp_path):
-    load("head_count").main(["--steps", "4", "--seeds", "1", "--out", str(tmp_path / "heads.png")])
+def test_head_count(capsys):
+    load("head_count").main(["--steps", "4", "--seeds", "1"])
     rows = re.findall(r"^ +(\d+) +(\d+)  (\d\.\d+) \(", capsys.readouterr().out, re.MULTILINE)
     assert [int(row[0]) for row in rows] == [1, 2, 4, 8, 16] and all(1 < float(row[2]) < 4 for row in rows)
-    assert is_png(tmp_path / "heads.png")
 
 
 @pytest.mark.slow
-def test_rank_heads(capsys, tmp_path, monkeypatch):
+def test_rank_heads(capsys, monkeypatch):
     rank = load("rank_heads")
     monkeypatch.setattr(rank, "SIZES", dict(block_size=64, n_layer=2, n_head=4, n_embd=32))
-    rank.main(["--steps", "3", "--out", str(tmp_path / "heads.png")])
+    rank.main(["--steps", "3"])
     printed = capsys.readouterr().out
     table = re.findall(r"^ +(\d+)((?: +\d\.\d{4}){3})$", printed, re.MULTILINE)
     assert [int(k) for k, _ in table] == list(range(9))
     for k in (0, 8):  # with all heads, and with none, all rankings are one
         assert len(set(table[k][1].split())) == 1
-    assert is_png(tmp_path / "heads.png")
 
 
 def test_scores_that_are_too_large_close_the_softmax():
@@ -86,11 +80,11 @@ def test_scores_that_are_too_large_close_the_softmax():
 
 
 @pytest.mark.slow
-def test_large_scores_are_learned_late_and_normed_ones_are_not(capsys, tmp_path):
-    load("saturation").main(["--steps", "150", "--out", str(tmp_path / "learning.png")])
-    rows = [re.findall(r"(\d+)%", line) for line in capsys.readouterr().out.splitlines()[-4:-1]]
+def test_large_scores_are_learned_late_and_normed_ones_are_not(capsys):
+    load("saturation").main(["--steps", "150"])
+    rows = [re.findall(r"(\d+)%", line) for line in capsys.readouterr().out.splitlines()[-3:]]
     usual, large, normed = (int(row[1]) for row in rows)  # at step 100
-    assert large < 85 < 95 < min(usual, normed) and is_png(tmp_path / "learning.png")
+    assert large < 85 < 95 < min(usual, normed)
 
 
 def test_the_starts_differ_by_the_scores_alone():

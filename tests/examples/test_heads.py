@@ -26,10 +26,8 @@ def test_backprop_through_heads(capsys, tmp_path):
         assert name in text
 
 
-@pytest.mark.needs("dot")
-def test_backprop_between_heads(capsys, tmp_path):
-    load("backprop_between_heads").main(["--out", str(tmp_path / "edges.svg")])
-    assert (tmp_path / "edges.svg").read_text().count("head 0") >= 2
+def test_backprop_between_heads(capsys):
+    load("backprop_between_heads").main([])
     printed = capsys.readouterr().out
     rows = re.findall(r"^ +((?:to|all|⟨z).*?)  +(-?\d+\.\d{4}(?: +-?\d+\.\d{4})*)$", printed, re.MULTILINE)
     assert len(rows) == 2 * (3 + 3 + 1 + 1 + 1)

@@ -8,7 +8,7 @@ import pytest
 import minigrad as mg
 from minigrad.study import METHODS, flow, head_importance, head_scores, ranked, repeated_tokens
 
-from .scripts import EXAMPLES, load
+from .scripts import load
 
 SEEDS = range(5)
 
@@ -37,15 +37,6 @@ def test_the_script_runs(example, capsys, tmp_path):
         len(re.findall(r"^blocks\.[01]\.attn +[0-3]( +-?0\.\d{3}){3}$", printed.partition("How much")[2], re.MULTILINE))
         == 8
     )  # importance
-    assert (tmp_path / "runs" / "induction.png").read_bytes().startswith(b"\x89PNG")
-    drawn = (tmp_path / "runs" / "induction_flow.dot").read_text(encoding="utf-8")
-    here = (EXAMPLES / "induction_flow.svg").read_text(encoding="utf-8")  # of step 200, so its edges are others
-    for part in ("tokens", "positions", *(f"blocks.{n}.attn head {h}" for n in (0, 1) for h in range(4)), "logits"):
-        assert f'tooltip="{part}"' in drawn or f"tooltip={part}" in drawn
-        assert f'title="{part}"' in here
-    edges = re.findall(r'title="blocks.0.attn head 2 → blocks.1.attn head (\d) k: (?:-|&#45;)', here)
-    assert set(edges) == set("0123")  # whose K asks for the head that looks at the token before
-    assert float(re.search(r'<svg width="(\d+)pt"', here)[1]) * 96 / 72 < 850  # what GitHub shows at full size
     assert (tmp_path / "runs" / "induction.html").stat().st_size > 100_000
 
 

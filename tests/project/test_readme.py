@@ -139,8 +139,6 @@ WRITTEN = {
     "tests/a.py",
     ".gpu-rig/run",
     "heads.html",
-    "heads.png",
-    "loss.png",
     "ledger.txt",
     "backward.svg",
     "my_ops.py",

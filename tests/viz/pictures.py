@@ -20,7 +20,3 @@ def boxes(graph):
         label = re.search(r"label=<(.*?)>(?: \w+=|$)", attributes)
         found[id] = (attributes, re.sub(r"<[^>]*>", "\n", label[1]).split("\n") if label else [])
     return {id: (attributes, [line for line in lines if line]) for id, (attributes, lines) in found.items()}
-
-
-def pattern(nh, T, S):
-    return mg.randn(nh, T, S).softmax(dim=2)
