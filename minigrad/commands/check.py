@@ -5,8 +5,7 @@
 Prints a table, the worst first; exits with status 1 if anything fails, and if there was nothing to check. Other sizes,
 numbers and parameters are tried for the first case of each op.
 
-Files and modules named on the command line are imported first, and only the ops that they declare are checked, in
-separate processes: an op that exits or crashes fails, and the others are still checked.
+Files and modules named on the command line are imported first, and only the ops that they declare are checked.
 """
 
 import importlib
@@ -18,7 +17,6 @@ from pathlib import Path
 
 from .. import backend
 from ..autograd import registry
-from ..backend.runners.native import cores
 from ..base import cli
 from ..base.errors import similar
 from ..gradcheck.report import KINK, PASS, WARN, told
@@ -39,8 +37,6 @@ def arguments(argv):
     parser.add_argument("--rtol", type=cli.number(float, above=0, below=1), default=1e-7, metavar="N",
                         help="relative error allowed (default: 1e-7)")  # fmt: skip
     parser.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the random inputs (default: 0)")
-    parser.add_argument("--jobs", type=cli.COUNT, default=cores(), metavar="N",
-                        help="processes (default: one for each core)")  # fmt: skip
     parser.add_argument("--strict", action="store_true", help="a WARN fails (default: for ops of minigrad only)")
     parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)
@@ -120,7 +116,7 @@ def main(argv=()):
     options |= {"rtol": args.rtol} | ({"strict": True} if args.strict else {})
     rows, nothing = [], []
     with cli.busy(f"0/{len(names)}") as say:
-        for i, (name, found) in enumerate(sweep(names, args.modules, args.jobs, **options), 1):
+        for i, (name, found) in enumerate(sweep(names, **options), 1):
             say(f"{i}/{len(names)} {name}")
             rows += found
             nothing += [] if found else [name]

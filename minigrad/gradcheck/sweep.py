@@ -1,16 +1,8 @@
 """Every declared op on every case of it, on every device asked for, at both orders, and the results as a table."""
 
-import importlib
-import multiprocessing
-import os
-import signal
-import threading
 import time
 import zlib
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -83,80 +75,10 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
     return rows
 
 
-def sweep(names, modules=(), jobs=1, devices=("cpu",), orders=(1, 2), seed=0, **options):
-    """Yields (name, Rows) for each op, once, in this order, whatever the number of processes that share the work.
-
-    modules: names of those that declare them, imported in each process. With any, even one process at a time is not
-    this one: an unchecked op may crash its process. Then it has failed, and the others
-    are checked again, each in a process of its own."""
-    names = list(dict.fromkeys(names))
-    jobs = min(jobs, len(names))
-    check = partial(_on_devices, devices=devices, orders=orders, seed=seed, **options)
-    if not names or (jobs < 2 and not modules):
-        yield from ((name, check(name=name)) for name in names)
-        return
-    others, pool = set(multiprocessing.active_children()), _pool(jobs, modules)
-    try:
-        with _one_thread() if jobs > 1 else nullcontext():
-            found = [pool.submit(check, name=name) for name in names]
-        for name, rows in zip(names, found):
-            try:
-                yield name, rows.result()
-            except BrokenProcessPool:
-                yield name, _alone(name, modules, check, devices)
-    finally:  # also on Ctrl-C, or if the caller stops: the processes' remaining work is not needed
-        for process in set(multiprocessing.active_children()) - others:
-            process.kill()
-        pool.shutdown(cancel_futures=True)
-
-
-def _pool(jobs, modules):
-    """Processes that have imported the modules. A fork of a process that has threads, or a GPU, may hang."""
-    return ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _begin, (tuple(modules),))
-
-
-def _begin(modules):
-    """What a process does first."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the one that shares out the work
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    for name in modules:
-        importlib.import_module(name)
-
-
-def _end_with_parent():
-    """A parent that is killed closes nothing. Its processes would wait for work for ever, and hold its stdout open."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _alone(name, modules, check, devices):
-    """The Rows of an op that is checked once more, in a process of its own; a failed one if it ends that."""
-    with _pool(1, modules) as pool:
-        try:
-            return pool.submit(check, name=name).result()
-        except BrokenProcessPool:
-            message = f"FAIL {name}: it ended the process that checked it"
-            return [Row(name, "all cases", ", ".join(devices), 1, FAIL, None, message, 0.0)]
-
-
-@contextmanager
-def _one_thread():
-    """Processes that are started inside the with compute in one thread each."""
-    names = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"
-    before = {name: os.environ[name] for name in names if name in os.environ}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name in names:
-            del os.environ[name]
-        os.environ.update(before)
-
-
-def _on_devices(name, devices, orders, seed, **options):
-    return [row for d in devices for row in check_op(name, d, orders, seed, **options)]
+def sweep(names, devices=("cpu",), orders=(1, 2), seed=0, **options):
+    """Yields (name, Rows) for each op, once, in this order."""
+    for name in dict.fromkeys(names):
+        yield name, [row for device in devices for row in check_op(name, device, orders, seed, **options)]
 
 
 def inputs_of(name, case, seed, device="cpu"):
