@@ -8,7 +8,7 @@
 
     study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2)     backward, step by step
     study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
-    study.head_scores(model)                        previous, duplicate, induction, copying
+    study.head_scores(model)                        previous-token, duplicate-token, induction
     study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
     study.ablate_heads
 

@@ -29,7 +29,7 @@ def test_the_script_runs(example, capsys, tmp_path):
     assert re.search(r"step 50: loss 3\.\d+, previous 0\.\d\d, induction 0\.[01]\d\n", printed)
     assert "Induction has not appeared" in printed
     assert (
-        len(re.findall(r"^blocks\.[01]\.attn +[0-3]( +0\.\d{3}){4}$", printed.partition("How much")[0], re.MULTILINE))
+        len(re.findall(r"^blocks\.[01]\.attn +[0-3]( +0\.\d{3}){3}$", printed.partition("How much")[0], re.MULTILINE))
         == 8
     )
     assert len(re.findall(r"period (?:9|12|16): induction 0\.\d\d, \d+% right", printed)) == 6
