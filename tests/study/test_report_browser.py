@@ -173,22 +173,13 @@ def test_keys_on_a_map(open_page, heads):
     assert page.evaluate("heads.state().pin") is None
 
 
-def test_sequences_and_reload(open_page, heads):
+def test_sequences(open_page, heads):
     page = open_page(heads)
     page.locator("#sequence").select_option("1")
     page.locator("#thumbs button").nth(2).click()
-    for _ in range(2):
-        hover(page, "pattern", 2, 5)
-        check_readout(page, 0, 2, 2, 5, sequence=1)
-        assert re.sub(r"\s+", " ", page.locator("#readout").inner_text()).startswith("query u (2) → key x (5)")
-        page.wait_for_function("location.hash.endsWith('head=2&sequence=1')")
-        page.reload()
-    wanted = "location.hash = '#layer=blocks.1.attn&head=2&sequence=9'"  # followed as far as it is right
-    saving = "history.replaceState(null, '', '#')"  # as when the page saves its own address just before the event
-    page.evaluate(f"() => {{ {wanted}; {saving}; }}")
-    page.locator("#name", has_text="blocks.1.attn · head 2").wait_for()
-    assert page.evaluate("heads.state().sequence") == 1
-    assert name(open_page(heads)) == "blocks.0.attn · head 0"
+    hover(page, "pattern", 2, 5)
+    check_readout(page, 0, 2, 2, 5, sequence=1)
+    assert re.sub(r"\s+", " ", page.locator("#readout").inner_text()).startswith("query u (2) → key x (5)")
 
 
 def test_hostile_text_is_only_text(open_page, tmp_path):
@@ -205,9 +196,6 @@ def test_hostile_text_is_only_text(open_page, tmp_path):
     page.mouse.click(*page.evaluate("heads.cell('pattern', 2, 2)"))
     assert page.locator("#pinned .chips").nth(1).locator("span").all_inner_texts()[1:4] == ["<b>", "&amp;", '"']
     assert page.locator("img, b b, script").count() == 3  # data, numbers, and the script
-    page.wait_for_function("location.hash.includes('sequence=')")
-    page.reload()
-    assert name(page) == HOSTILE + "0 · head 0"
 
 
 def test_cross_attention(open_page, tmp_path):

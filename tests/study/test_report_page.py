@@ -90,25 +90,6 @@ def test_what_the_mask_hides(open_page, traced):
         assert "Orange: " + what in words(page, "#gradient")
 
 
-def test_the_summary_says_what_the_maps_show(open_page, traced):
-    page, trace = open_page(traced[3]), traced[0]
-    for _ in range(6):
-        page.keyboard.press("ArrowRight")
-        settle(page)
-        state = page.evaluate("heads.state()")
-        seen, h = trace[state["layer"]], state["head"]
-        P, dS = seen.pattern[0, h], seen.scores_grad[0, h]
-        text = words(page, "#summary")
-        assert f"{np.floor(100 * np.diagonal(P, -1).mean() + 0.5):.0f} % to the token before it" in text
-        q, k = np.unravel_index(np.abs(np.tril(dS)).argmax(), dS.shape)
-        assert f"({q}) → key" in text and f"({k}): a higher score here {'raises' if dS[q, k] > 0 else 'lowers'}" in text
-        gate = (seen.z_grad * seen.z)[:, h].sum()
-        assert f"more of what it writes {'raises' if gate > 0 else 'lowers'} the loss" in text
-        without = traced[2]["ablation"][state["layer"]][h]
-        assert f"Without it the loss {'rises' if without > 0 else 'falls'} by" in text
-        page.keyboard.press("ArrowDown")
-
-
 def test_the_way_backward(open_page, traced):
     page, trace = open_page(traced[3]), traced[0]
     state = page.evaluate("heads.state()")
@@ -157,18 +138,6 @@ def test_a_flow_of_cut_edges_says_so(open_page, model, batch, traced, tmp_path):
     assert "a step of training makes it stronger" not in page.locator("#flow").inner_text()
 
 
-def test_heads_in_the_order_of_a_statistic(open_page, traced):
-    page, trace = open_page(traced[3]), traced[0]
-    page.locator("#order").select_option("entropy")
-    settle(page)
-    order = [b.get_attribute("aria-label") for b in page.locator("#thumbs button").all()]
-    rows = trace.table().sorted("entropy").rows
-    assert order == [f"{path} · head {head}" for path, head in rows]
-    page.locator("#order").select_option("")
-    settle(page)
-    assert page.locator("#thumbs button").first.get_attribute("aria-label") == "blocks.0.attn · head 0"
-
-
 def test_all_labels_of_64_tokens_are_there(open_page, tmp_path):
     pattern = np.random.default_rng(0).dirichlet(np.ones(64), (1, 1, 64))
     view = LayerView([0], pattern, {"dS": pattern})
@@ -186,7 +155,7 @@ def test_it_says_what_is_differentiated(open_page, traced, tmp_path):
     trace, flow, _, _ = traced
     difference = "logit('a') - logit('b')"
     page = open_page(trace.to_html(tmp_path / "a.html", flow=flow, of=difference))
-    for where in "#summary", "#gradient", "#flow", "#strip", "#backward":
+    for where in "#gradient", "#flow", "#strip", "#backward":
         assert difference in words(page, where)
     page.evaluate("point([11, 3])")
     assert f"s {difference}" in words(page, "#readout")
@@ -198,18 +167,8 @@ def test_gradients_that_are_not_finite_or_zero(open_page, tmp_path):
     dS = np.stack([np.full((4, 4), np.nan), np.zeros((4, 4)), np.full((4, 4), np.inf)])[None]
     view = LayerView([0, 1, 2], np.repeat(pattern, 3, 1), {"dS": dS}, {"gate_grad": np.zeros(3)})
     page = open_page(write(tmp_path / "a.html", {"a": view}, title="a\ud800b"))
-    for says, shown in [("is not finite in 10 cells", "–"), ("is 0 everywhere", "0"), ("is not finite", "Infinity")]:
-        assert says in words(page, "#summary") and "changes nothing, to first order" in words(page, "#summary")
+    for shown in "–", "0", "Infinity":
         page.evaluate("point(null); point([3, 1])")
         assert page.locator("#readout .value b").nth(1).inner_text() == shown
         page.keyboard.press("ArrowRight")
         settle(page)
-
-
-def test_queries_and_keys_of_different_texts_have_no_neighbours(open_page, tmp_path):
-    view = LayerView([0], np.full((1, 1, 4, 4), 0.25), crossed=True)
-    page = open_page(write(tmp_path / "a.html", {"cross": view}, title=""))
-    assert (
-        words(page, "#summary")
-        == "On average a query gives 25 % to the first token; it reads about 4.0 keys at a time."
-    )

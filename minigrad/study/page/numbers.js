@@ -3,7 +3,7 @@
 // data.of says what is differentiated: "the loss", or what was given instead.
 const $ = id => document.getElementById(id);
 const data = JSON.parse($("data").textContent), { layers } = data;
-const state = { layer: 0, head: 0, sequence: 0, gradient: "", root: true, order: "", part: null,
+const state = { layer: 0, head: 0, sequence: 0, gradient: "", root: true, part: null,
                 cell: null, pin: null };  // cell: the [query, key] that is pointed at; pin: a query; part: whose edges
 
 // An element. Text from the data is only ever passed to append or textContent, so that it stays text.
@@ -63,15 +63,14 @@ function numbers(l, h, kind) {
   const { queries: rows, keys: columns, heads } = layers[l], n = rows * columns, values = part(l, h, kind, n);
   const patterns = heads.map((_, i) => part(l, i, "pattern", n));
   const hidden = values.map((_, j) => patterns.some(pattern => pattern[j]) ? 0 : 1);
-  let top = 0, largest = null, squares = 0, strange = 0;
+  let top = 0, squares = 0;
   values.forEach((v, j) => {
     if (hidden[j]) return;
     squares += v * v;
-    if (!isFinite(v)) strange++;
-    else if (Math.abs(v) > top) { top = Math.abs(v); largest = [Math.floor(j / columns), j % columns]; }
+    if (isFinite(v)) top = Math.max(top, Math.abs(v));
   });
-  const view = { values, hidden, rows, columns, top, largest, strange, signed: kind !== "pattern",
-                 norm: strange ? NaN : Math.sqrt(squares), at: (q, k) => values[q * columns + k],
+  const view = { values, hidden, rows, columns, top, signed: kind !== "pattern",
+                 norm: isFinite(squares) ? Math.sqrt(squares) : NaN, at: (q, k) => values[q * columns + k],
                  hides: (q, k) => hidden[q * columns + k] === 1 };
   if (views.size > 200) views.clear();
   views.set(key, view);

@@ -1,5 +1,4 @@
-// ---- the grid of heads: a row for each layer, whose name leaves out what all paths begin or end with; or in the order
-// of a statistic
+// ---- the grid of heads: a row for each layer, whose name leaves out what all paths begin or end with
 const short = layers.map(({ path }) => path.split("."));
 for (const [end, drop] of [[0, "shift"], [-1, "pop"]])
   while (layers.length > 1 && short.every(p => p.length > 1 && p.at(end) === short[0].at(end)))
@@ -9,32 +8,17 @@ const names = short.map(parts => parts.filter(part => part !== "layers" && part 
 const initials = name => name.split(".").map(part => /^\d+$/.test(part) ? part : part[0]).join("");
 const columns = [...new Set(layers.flatMap(layer => layer.heads))].sort((a, b) => a - b), thumbs = layers.map(() => []);
 $("thumbs").style.setProperty("--n", columns.length);
-const rowLabels = [small(""), ...columns.map(small), ...layers.map(({ path }, l) => {
+$("thumbs").append(small(""), ...columns.map(small), ...layers.map(({ path }, l) => {
   const label = el("small", { textContent: cut(names[l], 22), title: path });
   label.style.gridArea = `${l + 2} / 1`;
   return label;
-})];
-$("thumbs").append(...rowLabels);
+}));
 each((l, h, head) => {
   const properties = { ariaLabel: full(l, h), title: full(l, h), onclick: () => set({ layer: l, head: h }) };
-  thumbs[l][h] = el("button", properties, el("canvas"), el("em", { textContent: `${initials(names[l])}.${head}` }));
+  thumbs[l][h] = el("button", properties, el("canvas"));
+  thumbs[l][h].style.gridArea = `${l + 2} / ${columns.indexOf(head) + 2}`;
   $("thumbs").append(thumbs[l][h]);
 });
-let arranged = null;
-function arrange() {  // puts the heads in order
-  const raw = own(data.stats, state.order), what = raw ? state.order : "";
-  if (arranged === what) return;
-  arranged = what;
-  const places = [];
-  each((l, h, head) => {
-    thumbs[l][h].style.gridArea = raw ? "auto" : `${l + 2} / ${columns.indexOf(head) + 2}`;
-    places.push([raw ? Math.abs(Number(raw[l][h])) : 0, thumbs[l][h]]);
-  });
-  if (raw) places.sort(([a], [b]) => isNaN(a) ? isNaN(b) ? 0 : 1 : isNaN(b) ? -1 : b - a);
-  $("thumbs").classList.toggle("sorted", !!raw);
-  rowLabels.forEach(label => label.hidden = !!raw);
-  places.forEach(([, thumb]) => $("thumbs").append(thumb));
-}
 const paintThumbs = () => each((l, h) => paint(thumbs[l][h].firstChild, numbers(l, h, "pattern")));
 
 // ---- bars: a statistic of every head, on one scale

@@ -10,11 +10,7 @@ const toggles = (place, key, options) => options.map(([value, textContent]) => {
 const pressed = [...toggles("gradients", "gradient", gradients.map(kind => [kind, kind])),
                  ...toggles("shades", "root", [[true, "root"], [false, "linear"]]),
                  ...toggles("edges", "part", [[null, "this head"], ["all", "all"]])];
-for (const name of ["", ...Object.keys(data.stats)])
-  $("order").append(el("option", { value: name, textContent: name ? "by |" + name + "|" : "by layer" }));
-$("order").onchange = event => set({ order: event.target.value });
-
-let painted = "", saving;
+let painted = "";
 function set(change) {
   if ("head" in change && !("part" in change) && state.part !== "all") state.part = null;
   Object.assign(state, change);
@@ -26,12 +22,11 @@ function set(change) {
   if (arrays) show();
 }
 function show() {
-  const layer = layers[state.layer], inGrid = $("thumbs").contains(document.activeElement);
+  const inGrid = $("thumbs").contains(document.activeElement);
   const look = `${state.sequence} ${dark.matches} ${devicePixelRatio}`;
   if (painted !== (painted = look)) paintThumbs();
-  $("sequence").value = state.sequence; $("order").value = state.order;
+  $("sequence").value = state.sequence;
   pressed.forEach(press => press());
-  arrange();
   thumbs.flat().forEach(thumb => { thumb.ariaCurrent = false; thumb.tabIndex = -1; });  // the grid is one tab stop
   const thumb = thumbs[state.layer][state.head], picker = $("thumbs");
   thumb.ariaCurrent = true; thumb.tabIndex = 0;
@@ -40,10 +35,7 @@ function show() {
   picker.scrollTop += Math.max(0, inner.bottom + 4 - box.bottom) - Math.max(0, box.top + 24 - inner.top);
   picker.scrollLeft += Math.max(0, inner.right + 4 - box.right) - Math.max(0, box.left + 24 - inner.left);
   maps[0].load("pattern"); maps[1].load(state.gradient);
-  for (const part of [read, showFinding, showPinned, showText, summarize, showStrip, showFlow, ...charts]) part();
-  clearTimeout(saving);  // after a pause, since browsers refuse an address that changes many times a second
-  saving = setTimeout(() => history.replaceState(null, "", "#" + new URLSearchParams({ layer: layer.path,
-    head: layer.heads[state.head], sequence: state.sequence })), 100);
+  for (const part of [read, showFinding, showPinned, showText, showStrip, showFlow, ...charts]) part();
 }
 function most() {  // the head that matters most, as far as that is known
   const raw = data.matters && own(data.stats, data.matters);
@@ -53,13 +45,6 @@ function most() {  // the head that matters most, as far as that is known
     if (v > top) { top = v; found = { layer: l, head: h }; }
   });
   return found;
-}
-function restore(address) {  // to the state that the address asks for, as far as this report has it
-  const wanted = new URLSearchParams(new URL(address).hash.slice(1)), l = layers.findIndex(x => x.path === wanted.get("layer"));
-  const change = l < 0 ? {} : { layer: l, head: Math.max(0, layers[l].heads.indexOf(Number(wanted.get("head")))) };
-  if (/^\d+$/.test(wanted.get("sequence")) && wanted.get("sequence") < data.sequences)
-    change.sequence = Number(wanted.get("sequence"));
-  set(change);
 }
 const flip = by => { const n = layers[state.layer].heads.length; set({ head: (state.head + by + n) % n }); };
 const climb = by => {  // to the head of the same number in another layer, or the last one before it
@@ -88,14 +73,11 @@ $("about").textContent = window.DecompressionStream ? about.join(" · ")
   : "This browser cannot unpack the numbers: it has no DecompressionStream.";
 document.querySelectorAll(".of").forEach(span => span.textContent = data.of);
 $("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;
-$("order").parentNode.hidden = !Object.keys(data.stats).length;
 document.querySelector(".maps").classList.toggle("single", !gradients.length);
 mix();
-Object.assign(state, most());
-restore(location.href);
+set(most());
 document.body.ariaBusy = true;
 unpack().then(() => { document.body.ariaBusy = false; set({}); });
-addEventListener("hashchange", event => restore(event.newURL));  // `saving` may have replaced location.hash since
 dark.onchange = () => { mix(); set({}); };
 addEventListener("resize", () => set({}));  // zooming in the browser fires this too
 // For scripts and tests: what is shown, and where in the window a cell of a map ("pattern" or "gradient") is.

@@ -21,51 +21,6 @@ $("tokens").onkeydown = event => {  // the text is one tab stop
   event.preventDefault(); event.stopPropagation();
 };
 
-// ---- a head in a few sentences, for those who do not see the maps, and for all others
-function summarize() {
-  const l = state.layer, h = state.head, { kinds, queries, keys } = layers[l], P = numbers(l, h, "pattern");
-  const alike = alikeSides(), means = { "the token before it": [0, 0], itself: [0, 0], "the first token": [0, 0] };
-  const add = (what, p) => { means[what][0] += p; means[what][1]++; };
-  let n = 0, entropy = 0;
-  for (let q = 0; q < queries; q++) {
-    let seen = 0, nats = 0;
-    for (let k = 0; k < keys; k++) {
-      const p = P.at(q, k);
-      if (!P.hides(q, k)) seen++;
-      if (p > 0) nats -= p * Math.log(p);
-    }
-    if (!seen || alike && !q && seen === 1) continue;  // nothing to choose from
-    n++; entropy += nats;
-    if (alike) { add("itself", P.at(q, q)); if (q) add("the token before it", P.at(q, q - 1)); }
-    if (!alike || q > 1) add("the first token", P.at(q, 0));  // the first of others is itself, or the one before
-  }
-  const said = [];
-  if (n) {
-    const shares = Object.entries(means).map(([what, [sum, of]]) => [what, of ? sum / of : 0]);
-    const main = shares.filter(([, v]) => v >= .01).sort((a, b) => b[1] - a[1])
-      .map(([what, v]) => `${Math.round(100 * v)} % to ${what}`);
-    said.push(`On average a query gives ${main.join(", ") || "next to nothing to its neighbours or the first token"}; `
-      + `it reads about ${Math.exp(entropy / n).toFixed(1)} keys at a time.`);
-  }
-  const kind = kinds.includes("dS") ? "dS" : kinds[1];
-  if (kind) {
-    const view = numbers(l, h, kind), at = view.largest;
-    if (view.strange) said.push(`Its ${kind} is not finite in ${view.strange} cells.`);
-    if (at || !view.strange) said.push(!at ? `Its ${kind} is 0 everywhere.`
-      : `Its largest ${kind}, ${signed(view.at(...at))}, is at query ${token(0, at[0])} (${at[0]}) → key ${token(1, at[1])} `
-        + `(${at[1]}): ${effect(kind, view.at(...at))}.`);
-  }
-  const number = name => { const raw = own(data.stats, name); return raw ? Number(raw[l][h]) : NaN; };
-  const gate = number("gate_grad"), matters = data.matters && data.matters !== "gate_grad" ? number(data.matters) : NaN;
-  if (gate === 0) said.push("More or less of what it writes changes nothing, to first order (gate_grad 0).");
-  else if (!isNaN(gate))
-    said.push(`To first order, more of what it writes ${gate > 0 ? "raises" : "lowers"} ${data.of} (gate_grad ${signed(gate)}).`);
-  if (!isNaN(matters)) said.push(data.matters.startsWith("ablat")
-    ? `Without it ${data.of} ${matters > 0 ? "rises" : "falls"} by ${brief(Math.abs(matters))} (${data.matters}).`
-    : `${data.matters}: ${signed(matters)}.`);
-  fill("summary", said.join(" "));
-}
-
 // ---- what a reader would look for first: which head matters most, where it looks, and the edge that matters most
 const LOOKS = { previous: "the token before", sink: "the first token" };
 function showFinding() {
