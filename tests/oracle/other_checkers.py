@@ -206,7 +206,7 @@ class Reported:
 
     def inputs(self, seed):
         self.report.forget()
-        return tensors(drawn(self.report.natural, seed))
+        return tensors(drawn(self.report, seed))
 
     patch = staticmethod(contextlib.nullcontext)
 

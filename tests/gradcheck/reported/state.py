@@ -5,8 +5,7 @@ import numpy as np
 import minigrad as mg
 from minigrad import Op, case
 
-from .graph import report
-from .report import after_another_call, gradients, kept_cotangent, kept_inputs, mistake, second_backward
+from .report import Report, mistake
 
 
 def sigmoid(x):
@@ -147,87 +146,27 @@ def deviation_as_at_first():
 
 
 REPORTS = [
-    mistake(
-        "SwiGLU that writes its gradients over its inputs",
-        "linkedin/Liger-Kernel#254",
-        "the backward reuses the inputs' memory, which another op has saved",
-        swiglu,
-        lambda dy, a, b: swiglu_backward(dy, a, b, in_place=True),
-        swiglu_backward,
-        case((3, 4), (3, 4)),
-        case((3, 4), (3, 4)),
-        look=kept_inputs,
-    ),
-    mistake(
-        "gradient scaled in place",
-        "NVIDIA/apex#1430",
-        "the backward multiplies the gradient that it was given, which others use too",
-        np.sin,
-        lambda dy, x: scale_in_place(dy, x, np.cos),
-        lambda dy, x: dy * np.cos(x),
-        case((3, 4)),
-        case((3, 4)),
-        look=kept_cotangent,
-    ),
-    report(
-        "context on the class",
-        "pytorch/pytorch#16947",
-        "what the forward keeps belongs to the function, not to the call: a second call overwrites it",
-        OnTheClass.apply,
-        lambda x: x * x * x,
-        case((3, 4)),
-        look=after_another_call,
-    ),
-    report(
-        "adjoint cached at the first call",
-        "bshillingford/autobw.torch#7",
-        "right the first time it is evaluated, stale every time after",
-        Cached.apply,
-        mg.sin,
-        case((3, 4)),
-        case(np.full((3, 4), 2.0)),
-        look=lambda function, arrays: (
-            gradients(function, [np.ones_like(a) for a in arrays]),
-            gradients(function, arrays),
-        )[1],
-        forget=Cached.adjoints.clear,
-    ),
-    report(
-        "backward in the saved buffer",
-        "Dao-AILab/quack#209",
-        "the saved probabilities are multiplied in place: a second walk finds the first one's result",
-        ReusedBuffer.apply,
-        lambda x: (x.exp() + 1).log(),
-        case((3, 4)),
-        look=second_backward,
-    ),
-    report(
-        "gradient of a slice in memory that is not zeroed",
-        "deeplearning4j/deeplearning4j#7591",
-        "what was not sliced gets whatever the memory held",
-        EveryOther.apply,
-        lambda x: x[:, ::2],
-        case((3, 4)),
-        look=second_backward,
-        forget=EveryOther.memory.clear,
-    ),
-    report(
-        "batch norm in evaluation, the second time",
-        "pytorch/pytorch#586",
-        "the backward keeps statistics for itself: the gradient changes though nothing else does",
-        EvaluatedNorm.apply,
-        lambda x: (x - 0.1) / 2.0,
-        case((3, 4)),
-        look=lambda function, arrays: (gradients(function, arrays), gradients(function, arrays))[1],
-        forget=deviation_as_at_first,
-    ),
-    report(
-        "rotation in place",
-        "pytorch/pytorch#184113",
-        "the forward changes its input, which others use too",
-        InPlaceRope.apply,
-        rope,
-        case((3, 4)),
-        look=kept_inputs,
-    ),
-]
+    mistake("SwiGLU that writes its gradients over its inputs", "linkedin/Liger-Kernel#254",
+            "the backward reuses the inputs' memory, which another op has saved", swiglu,
+            lambda dy, a, b: swiglu_backward(dy, a, b, in_place=True), swiglu_backward, case((3, 4), (3, 4))),
+    mistake("gradient scaled in place", "NVIDIA/apex#1430",
+            "the backward multiplies the gradient that it was given, which others use too", np.sin,
+            lambda dy, x: scale_in_place(dy, x, np.cos), lambda dy, x: dy * np.cos(x), case((3, 4))),
+    Report("context on the class", "pytorch/pytorch#16947",
+           "what the forward keeps belongs to the function, not to the call: a second call overwrites it",
+           OnTheClass.apply, lambda x: x * x * x, case((3, 4))),
+    Report("adjoint cached at the first call", "bshillingford/autobw.torch#7",
+           "right the first time it is evaluated, stale every time after", Cached.apply, mg.sin, case((3, 4)),
+           forget=Cached.adjoints.clear),
+    Report("backward in the saved buffer", "Dao-AILab/quack#209",
+           "the saved probabilities are multiplied in place: a second walk finds the first one's result",
+           ReusedBuffer.apply, lambda x: (x.exp() + 1).log(), case((3, 4))),
+    Report("gradient of a slice in memory that is not zeroed", "deeplearning4j/deeplearning4j#7591",
+           "what was not sliced gets whatever the memory held", EveryOther.apply, lambda x: x[:, ::2], case((3, 4)),
+           forget=EveryOther.memory.clear),
+    Report("batch norm in evaluation, the second time", "pytorch/pytorch#586",
+           "the backward keeps statistics for itself: the gradient changes though nothing else does",
+           EvaluatedNorm.apply, lambda x: (x - 0.1) / 2.0, case((3, 4)), forget=deviation_as_at_first),
+    Report("rotation in place", "pytorch/pytorch#184113", "the forward changes its input, which others use too",
+           InPlaceRope.apply, rope, case((3, 4))),
+]  # fmt: skip
