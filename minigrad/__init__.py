@@ -1,8 +1,8 @@
 """minigrad: tensors, autograd and attention from scratch.
 
-mg.tensor makes a Tensor, whose methods are the functions mg.softmax, mg.matmul, … here; `minigrad ops` lists those with
-a gradient. Layers are in nn, the functions behind them in nn.functional, optimizers in optim, batches in utils.data.
-mg.capture makes a training step fast. gradcheck, study and viz look into gradients; README.md shows how.
+mg.tensor makes a Tensor, whose methods are the functions mg.softmax, mg.matmul, … here. Layers are in nn, the functions
+behind them in nn.functional, optimizers in optim, batches in utils.data. mg.capture makes a training step fast.
+gradcheck, study and viz look into gradients; README.md shows how.
 
 ValueError is for shapes, sizes and options that do not fit, TypeError for dtypes and types, IndexError for dims and
 indices out of range, and RuntimeError for tensors on different devices.

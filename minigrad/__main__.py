@@ -23,7 +23,6 @@ MODEL = {  # name: what it does. The module commands/name.py has its main
 TOOLS = {
     "learn": "write your own engine, step by step, and have it checked",
     "check": "the gradients of every op, or of those in a file, against finite differences",
-    "ops": "the table of ops, each with its derivative",
     "doctor": "what this machine has for minigrad, and whether it computes correctly",
 }
 

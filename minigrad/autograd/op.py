@@ -80,7 +80,7 @@ class Op:
             raise TypeError(
                 f"op {cls.name}: forward must not have a parameter named {sorted(taken)}: the engine uses that name"
             )
-        register(Declaration(cls.name, cls, cls.apply, cls.__doc__, cls.cases))
+        register(Declaration(cls.name, cls, cls.apply, cls.cases))
 
     def __init__(self, *inputs: Any) -> None:
         if inputs:

@@ -9,20 +9,15 @@ from .cases import Case
 
 
 class Declaration:
-    """An op as the docs, the gradient check and the pictures see it: name, class or function, call, doc, cases."""
+    """An op as the gradient check sees it: name, class or function, call, cases."""
 
-    def __init__(self, name: str, source: Any, call: Callable[..., Any], doc: str | None, cases: list[Case]):
-        self.name, self.source, self.call, self.doc, self.cases = name, source, call, doc or "", cases
+    def __init__(self, name: str, source: Any, call: Callable[..., Any], cases: list[Case]):
+        self.name, self.source, self.call, self.cases = name, source, call, cases
 
     @property
     def module(self) -> str:
         """The module that declares it."""
         return str(self.source.__module__)
-
-    @property
-    def family(self) -> str:
-        """The file that declares it, without .py: "softmax", "reduce", …"""
-        return self.module.rpartition(".")[2]
 
     @property
     def builtin(self) -> bool:
@@ -54,14 +49,12 @@ def declared(source: Any) -> Declaration:
 
 
 def composite(*cases: Case) -> Callable[[F], F]:
-    """Declare a public function built from ops, so that it is checked and listed like an op:
-    @composite(case(…), …).
+    """Declare a public function built from ops, so that it is checked like an op: @composite(case(…), …).
 
-    Its docstring begins with its formula, which `minigrad ops` shows. Arguments that are declared a bool, an int or a
-    float are looked at, and NumPy's axis= is dim=: see `checked`."""
+    Arguments that are declared a bool, an int or a float are looked at, and NumPy's axis= is dim=: see `checked`."""
 
     def declare(function: F) -> F:
-        register(Declaration(function.__name__, function, function, function.__doc__, list(cases)))
+        register(Declaration(function.__name__, function, function, list(cases)))
         return checked(function)
 
     return declare

@@ -320,26 +320,22 @@ def cumsum(input: T, dim: int) -> T:
 
 
 class Argsort(Op):
-    """y = the first k places of the stable order of x along dim, int64;   no gradient"""
+    """y = the stable order of x along dim, int64;   no gradient"""
 
-    cases = [case((3, 4), dim=1, descending=False, k=4), case((3, 4), dim=0, descending=True, k=2)]
+    cases = [case((3, 4), dim=1, descending=False), case((3, 4), dim=0, descending=True)]
     differentiable = False
 
-    def forward(self, x, dim, descending, k):
-        return self.backend.argsort(x, dim, descending, k)
+    def forward(self, x, dim, descending):
+        return self.backend.argsort(x, dim, descending)
 
 
 @checked
 def argsort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> T:
     """Indices that sort x along dim. int64, of x's shape. Ties keep their order, stable or not; NaN is the largest."""
-    return _order(input, one_dim("argsort", input, dim), descending)
-
-
-def _order(x, dim, descending, k=None):
-    """The first k places of the order of x."""
-    if not x.ndim:
-        return shaped(Argsort.apply(shaped(x, (1,)), dim=0, descending=descending, k=None), ())
-    return Argsort.apply(x, dim=dim, descending=descending, k=k)
+    dim = one_dim("argsort", input, dim)
+    if not input.ndim:
+        return shaped(Argsort.apply(shaped(input, (1,)), dim=0, descending=descending), ())
+    return Argsort.apply(input, dim=dim, descending=descending)
 
 
 @composite(case((3, 4)), case(apart((3, 4)), dim=0, descending=True))
@@ -359,7 +355,8 @@ def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = T
     n = input.shape[dim] if input.ndim else 1
     if not 0 <= k <= n:
         raise ValueError(f"topk: k = {k} of {n} elements along dim {dim}")
-    indices = _order(input, dim, largest, k)
+    order = argsort(input, dim, largest)
+    indices = order.narrow(dim, 0, k) if input.ndim else order
     return ValuesIndices(_at(input, dim, indices), indices)
 
 

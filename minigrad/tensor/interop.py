@@ -8,7 +8,6 @@ import numpy as np
 from .. import backend
 from ..autograd import GraphError, Storage
 from ..base.recording import refuse
-from ..ops import public as ops
 from ..typing import Array
 from .attributes import Attributes
 
@@ -17,7 +16,7 @@ class Interop(Attributes):
     """The part of Tensor that faces outwards."""
 
     __slots__ = ()
-    __array_priority__ = 1000.0
+    __array_ufunc__ = None  # array * Tensor is Tensor.__rmul__; np.exp(x), which would lose the graph, a TypeError
 
     if TYPE_CHECKING:
 
@@ -33,16 +32,6 @@ class Interop(Attributes):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """NumPy's ufuncs on Tensors become our ops, so that ndarray * Tensor never loses the graph."""
-        ours = _UFUNCS.get(ufunc.__name__)
-        if ours is None or method != "__call__" or kwargs:
-            raise TypeError(
-                f"np.{ufunc.__name__} ({method}) has no minigrad counterpart, and would lose the graph; "
-                f"use Tensor methods, or .detach().numpy()"
-            )
-        return ours(*inputs)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         if self.node is not None:
@@ -131,14 +120,3 @@ def _rebuilt(cls: Any, array: Any, requires_grad: bool, device: str = "cpu") -> 
     on = backend.get(device)
     x = cls._wrap(on.from_numpy(array), Storage(on))
     return x.requires_grad_(requires_grad) if type(x) is cls else cls(x, requires_grad)
-
-
-_UFUNCS: dict[str, Any] = {
-    "add": ops.add, "subtract": ops.sub, "multiply": ops.mul, "divide": ops.div, "power": ops.pow, "negative": ops.neg,
-    "absolute": ops.abs, "exp": ops.exp, "log": ops.log, "log1p": ops.log1p, "sqrt": ops.sqrt, "square": ops.square,
-    "sin": ops.sin, "cos": ops.cos, "tanh": ops.tanh, "sign": ops.sign, "floor": ops.floor, "maximum": ops.maximum,
-    "minimum": ops.minimum, "floor_divide": ops.floor_divide, "remainder": ops.remainder, "matmul": ops.matmul,
-    "equal": ops.eq, "not_equal": ops.ne, "less": ops.lt, "less_equal": ops.le, "greater": ops.gt,
-    "greater_equal": ops.ge, "logical_and": ops.logical_and, "logical_or": ops.logical_or,
-    "logical_not": ops.logical_not, "isnan": ops.isnan, "isinf": ops.isinf, "isfinite": ops.isfinite,
-}  # fmt: skip

@@ -127,10 +127,10 @@ def test_adjoints_of_reading_add_what_is_named_twice():
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "bool", "u1", "i4", "u4", "i8", "u8"])
-def test_the_first_places_are_those_of_the_whole_order(dtype):
-    """Of long rows, short ones, rows of equals, of NaN and ±∞ among them; and NumPy's stable order is the whole one."""
+def test_the_order_is_numpys_stable_one(dtype):
+    """Of long rows, short ones, rows of equals, of NaN and ±∞ among them."""
     rng = np.random.default_rng(0)
-    for rows, n, k, many in itertools.product((1, 3), (1, 7, 900), (0, 1, 5), (2, 1000)):
+    for rows, n, many in itertools.product((1, 3), (1, 7, 900), (2, 1000)):
         x = rng.integers(0, many, (rows, n)).astype(dtype)
         x = x if dtype == "bool" else x - x.dtype.type(1)  # the least number of all, or a negative one
         if dtype in ("f2", "f4", "f8"):
@@ -138,8 +138,7 @@ def test_the_first_places_are_those_of_the_whole_order(dtype):
         flipped = n - 1 - np.flip(np.argsort(np.flip(x, 1), axis=1, kind="stable"), 1)
         for descending, want in ((False, np.argsort(x, axis=1, kind="stable")), (True, flipped)):
             np.testing.assert_array_equal(reference.argsort(x, 1, descending), want)
-            got = reference.argsort(x.T, 0, descending, min(k, n))
-            np.testing.assert_array_equal(got, want[:, :k].T)
+            np.testing.assert_array_equal(reference.argsort(x.T, 0, descending), want.T)
 
 
 def test_orders_are_stable_both_ways():

@@ -30,7 +30,6 @@ COMMANDS = {  # what makes each quick; a hostile argument is put after it, and s
     "check": ["--op", "exp", "--order", "1"],
     "doctor": [],
     "learn": ["1", "."],
-    "ops": [],
 }
 OUTPUTS = "--out", "--gpu"
 STRANGE = ["", "x", "-1", "0", "1.5", "nan", "-inf", "²", "\udcff", "a\nb", "%(x)s"]
@@ -95,7 +94,6 @@ def test_the_help_of_a_command_has_an_example(word, capsys):
         (["scores", "--periods", "1"], "minigrad scores: --periods must be at least 2, not 1"),
         (["scores", "--periods", "9,"], "minigrad scores: --periods must be a whole number, not ''"),
         (["sample", "none"], "minigrad sample: there is no checkpoint none"),
-        (["ops", "--all"], "minigrad ops: unrecognized arguments: --all"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_line_that_begins_with_what_was_typed(argv, line, capsys):
@@ -222,7 +220,7 @@ def process(*argv, python=(), **options):
 def test_a_reader_that_has_read_enough():
     read, write = os.pipe()
     os.close(read)
-    assert process("ops", stdout=write) == (141, "")
+    assert process("doctor", stdout=write) == (141, "")
     os.close(write)
 
 
@@ -230,7 +228,5 @@ def test_a_reader_that_has_read_enough():
 def test_a_process_says_one_line_and_ends_with_2():
     assert process("doctor", "x") == (2, "minigrad doctor: unrecognized arguments: x\n")
     with open("/dev/full", "w") as full:
-        assert process("ops", stdout=full) == (2, "minigrad ops: No space left on device\n")
+        assert process("doctor", stdout=full) == (2, "minigrad doctor: No space left on device\n")
     assert process("train", *COMMANDS["train"], python=["-X", "dev"]) == (0, "")
-    code, err = process("ops", python=["-OO"])
-    assert code == 2 and err.startswith("minigrad ops: the formulas are docstrings, which python -OO leaves out")

@@ -303,9 +303,7 @@ def test_orders_of_long_rows(on, n):
         for descending in (False, True):
             want = reference.argsort(x, 1, descending)
             same(on.argsort(x, 1, descending), want)
-            for k in (1, 50, n // 3, n):
-                same(on.argsort(x, 1, descending, k), want[:, :k])
-                same(on.argsort(x.T, 0, descending, k), want[:, :k].T)
+            same(on.argsort(x.T, 0, descending), want.T)
 
 
 @pytest.mark.parametrize("n", [SUMMED, SUMMED + 1, 3 * SUMMED - 1])

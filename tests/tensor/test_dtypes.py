@@ -93,9 +93,8 @@ def test_numbers_are_weak(op, dtype):
 def test_numpy_scalars_are_weak_on_either_side():
     x = mg.ones(2)
     for number in (np.float64(2), np.float32(2), np.int64(2)):
-        for y in (x * number, number * x, number + x, number - x, number / x, np.multiply(number, x)):
+        for y in (x * number, number * x, number + x, number - x, number / x):
             assert y.dtype == mg.float32
-    assert np.maximum(x, 0.5).dtype == np.add(2.0, x).dtype == mg.float32
     assert (np.ones(2) * x).dtype == mg.float64  # an array is no scalar
 
 

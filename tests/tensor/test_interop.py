@@ -45,21 +45,6 @@ def test_the_array_protocol():
     np.testing.assert_array_equal(np.concatenate([x, np.zeros(2)]), [1, 1, 1, 0, 0])
 
 
-BINARY = [
-    np.add,
-    np.subtract,
-    np.multiply,
-    np.divide,
-    np.power,
-    np.maximum,
-    np.minimum,
-    np.equal,
-    np.less,
-    np.greater_equal,
-]
-UNARY = [np.negative, np.absolute, np.exp, np.sin, np.cos, np.tanh, np.sign, np.floor, np.isnan, np.isfinite]
-
-
 def test_operators_between_arrays_and_tensors():
     w, array = leaf(2, 2), np.array([[1.0, 2.0], [3.0, 4.0]])
     for y, dw in (
@@ -80,11 +65,11 @@ def test_operators_between_arrays_and_tensors():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: np.hypot(x, x),
+        lambda x: np.exp(x),
+        lambda x: np.add(np.ones(3), x),
         lambda x: np.add.reduce(x),
         lambda x: np.multiply.outer(x, x),
         lambda x: np.add(x, x, out=np.zeros(3)),
-        lambda x: np.zeros(3).__iadd__(x),
         lambda x: np.sum(x),
         lambda x: np.add(x, x, where=np.ones(3, bool)),
     ],

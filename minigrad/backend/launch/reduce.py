@@ -122,27 +122,20 @@ class Reduce(Launcher):
         return y if parts == 1 else self.gather(y, 1, self._arg_rows(entry, self.gather(x, 1, y)))
 
     @NUMPYS
-    def argsort(self, x, dim, descending, k=None):
+    def argsort(self, x, dim, descending):
         dim = normalize_axis_index(dim, x.ndim)
         n, others = x.shape[dim], [d for d in range(x.ndim) if d != dim]
         x = self.compact(x.transpose(*others, dim))
-        if x.size:
-            y = self._orders(x.reshape(-1, n), descending, k).reshape(*x.shape[:-1], -1)
-        else:
-            y = self.empty(x.shape, INT64)
-        return y[..., :k].transpose(*range(dim), -1, *range(dim, x.ndim - 1))
+        y = self._orders(x.reshape(-1, n), descending).reshape(x.shape) if x.size else self.empty(x.shape, INT64)
+        return y.transpose(*range(dim), -1, *range(dim, x.ndim - 1))
 
-    def _orders(self, x, descending, k):
-        """x (rows, n) -> indices (rows, n) that sort the rows; (rows, k) where parts of rows say which come first."""
+    def _orders(self, x, descending):
+        """x (rows, n) -> indices (rows, n) that sort the rows."""
         rows, n = x.shape
         parts, part = (1, n) if self.one_thread else shares(n, SORTED)
         y, other = self.empty(x.shape, INT64), self.empty(x.shape, INT64)
         shape = rows * parts, self.row_threads(part)
         self.launch("reduce_argsort", "argsort", x.dtype, *shape, y, other, x, n, part, descending)
-        if parts > 1 and k is not None and k <= n - (parts - 1) * part and 2 * k < part:
-            full = y[:, : n - n % part].reshape(rows, -1, part)[..., :k].reshape(rows, -1)
-            first = self.cat([full, y[:, n - n % part :][:, :k]], 1)
-            return self.gather(first, 1, self._orders(self.gather(x, 1, first), descending, k)[:, :k])
         while part < n:
             y, other = other, y
             args = y, other, x, rows, n, part, descending

@@ -24,12 +24,9 @@ class Reduce:
     max, min, any, all = map(_reducing, (np.max, np.min, np.any, np.all))
     argmax, argmin = map(_placing, (np.argmax, np.argmin))
 
-    def argsort(self, x, dim, descending, k=None):
-        """int64, stable; NaN is the largest number. k: only the first k."""
-        x = np.moveaxis(x, dim, -1)
-        order = _first_places(x.reshape(-1, x.shape[-1]), descending, k) if k and x.size else None
-        order = _order(x, descending)[..., :k] if order is None else order.reshape(*x.shape[:-1], k)
-        return np.moveaxis(order, -1, dim)
+    def argsort(self, x, dim, descending):
+        """int64, stable; NaN is the largest number."""
+        return np.moveaxis(_order(np.moveaxis(x, dim, -1), descending), -1, dim)
 
     def cumsum(self, x, dim, reverse):
         """reverse: from the end."""
@@ -70,27 +67,6 @@ def _order(x, descending):
     keys.sort(axis=-1)
     keys &= 0xFFFFFFFF
     return keys
-
-
-def _first_places(x, descending, k):
-    """The first k places of the order of each row of x, where there is a faster way than to sort: (rows, k), or None.
-
-    A row is cut into blocks. A bound that the best of k blocks reach is reached by k numbers at least, and usually by
-    few more: these are sorted."""
-    rows, n = x.shape
-    width = min(256, n // (8 * k)) if k else 0
-    if width < 8 or not rows:
-        return None
-    blocks = x[:, : n // width * width].reshape(rows, width, -1)
-    best = np.max(blocks, 1) if descending else np.fmin.reduce(blocks, 1)
-    at = best.shape[1] - k if descending else k - 1
-    bound = np.partition(best, at)[:, at, None]
-    row, place = np.divmod(np.flatnonzero(~(x < bound if descending else x > bound)), n)
-    if len(row) > x.size // 8:
-        return None
-    order = np.lexsort((_keys(x[row, place], descending), row))
-    starts = np.searchsorted(row, np.arange(rows))
-    return place[order[starts[:, None] + np.arange(k)]]
 
 
 def column_dots(x, y):
