@@ -59,7 +59,6 @@ class Report:
     bug: Callable[..., Any]  # the function of Tensors that makes it
     right: Callable[..., Any]  # the same values, with the right gradient
     natural: Case  # the test that one writes without knowing the mistake: a small random input, options left alone
-    order: int = 1  # 2: of second derivatives
     forget: Callable[[], Any] = lambda: None  # clears what calls have left behind, where that is the mistake
 
 
