@@ -24,7 +24,6 @@ from minigrad.backend.runners.native import TRAINING, Native
 from minigrad.random import manual_seed
 
 from .devices import DEVICES, backend_of
-from .gpu_rig.arguments import check_launches
 
 SKIP_ALLOWED = "no GPU"
 ON_RIG = "GPU_RIG" in os.environ  # tests/gpu_rig/
@@ -79,8 +78,6 @@ def pytest_configure(config):
         for name in ("MINIGRAD_CACHE", "CUPY_CACHE_DIR", "MPLCONFIGDIR"):
             os.environ[name] = os.path.join(made, name.lower())
         config.add_cleanup(lambda: shutil.rmtree(made, ignore_errors=True))
-    if ON_RIG:
-        check_launches()
     if lacks("dot"):  # then examples say so and go on
         config.addinivalue_line("filterwarnings", "ignore:wrote .* but not .* `dot` is not installed:UserWarning")
 

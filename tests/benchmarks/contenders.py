@@ -5,7 +5,6 @@ a batch of NumPy arrays, (B, T) int64, loss included. No dropout, no bias, GELU 
 matrices. Ours and PyTorch's take a device too.
 """
 
-import os
 from typing import NamedTuple
 
 import numpy as np
@@ -70,7 +69,7 @@ def minigrad(sizes, weights, device="cpu", captured=True):
         optimizer.step()
         return loss
 
-    if captured and hasattr(mg, "capture"):  # versions before it can be measured, too
+    if captured:
         train_step = mg.capture(train_step)
     return lambda x, y: train_step(mg.tensor(x, device=device), mg.tensor(y, device=device)).item()
 
@@ -83,8 +82,7 @@ def minigrad_eager(sizes, weights, device="cpu"):
 
 
 def torch_model(sizes, weights):
-    """A Module: (idx, targets) -> loss; (idx) -> logits of the last position. With caches, one a layer, idx begins at
-    position `start`, and cache.extended(k, v) gives the keys and values of all positions so far."""
+    """A Module: (idx, targets) -> loss."""
     import torch
     from torch import nn
     from torch.nn import functional as F
@@ -98,13 +96,11 @@ def torch_model(sizes, weights):
             self.qkv, self.out = nn.Linear(C, 3 * C, bias=False), nn.Linear(C, C, bias=False)
             self.fc, self.proj = nn.Linear(C, 4 * C, bias=False), nn.Linear(4 * C, C, bias=False)
 
-        def forward(self, x, cache=None):
+        def forward(self, x):
             B, T, _ = x.shape
             q, k, v = self.qkv(self.norm1(x)).split(C, dim=2)  # (B, T, C)
             q, k, v = (h.view(B, T, NH, C // NH).transpose(1, 2) for h in (q, k, v))  # (B, nh, T, hs)
-            if cache is not None:
-                k, v = cache.extended(k, v)  # (B, nh, S, hs)
-            z = F.scaled_dot_product_attention(q, k, v, is_causal=T > 1)
+            z = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + self.out(z.transpose(1, 2).contiguous().view(B, T, C))
             return x + self.proj(F.gelu(self.fc(self.norm2(x)), approximate="tanh"))
 
@@ -115,12 +111,10 @@ def torch_model(sizes, weights):
             self.blocks = nn.ModuleList(Block() for _ in range(L))
             self.norm = nn.LayerNorm(C, bias=False)
 
-        def forward(self, idx, targets=None, caches=None, start=0):
-            h = self.wte(idx) + self.wpe(torch.arange(start, start + idx.shape[1], device=idx.device))
-            for block, cache in zip(self.blocks, caches or [None] * L):
-                h = block(h, cache)
-            if targets is None:
-                return F.linear(self.norm(h[:, -1]), self.wte.weight)  # (B, V)
+        def forward(self, idx, targets):
+            h = self.wte(idx) + self.wpe(torch.arange(idx.shape[1], device=idx.device))
+            for block in self.blocks:
+                h = block(h)
             logits = F.linear(self.norm(h), self.wte.weight)
             return F.cross_entropy(logits.view(-1, V), targets.view(-1))
 
@@ -152,8 +146,6 @@ def torch(sizes, weights, device="cpu", compiled=False):
 
 
 def torch_compile(sizes, weights, device="cpu"):
-    if " " in os.environ.get("CXX", ""):
-        del os.environ["CXX"]  # it takes no compiler with arguments; ATEN_CPU_CAPABILITY chooses its vectors
     return torch(sizes, weights, device, compiled=True)
 
 

@@ -1,21 +1,18 @@
-"""Seconds of training until a character model's validation loss is what nanoGPT promises: engine and recipe apart.
+"""Seconds of training until a character model's validation loss is what nanoGPT promises.
 
     python tests/benchmarks/time_to_loss.py tinyshakespeare.txt [--goal 1.88] [--preset fast] [--threads 1]
 
 nanoGPT        its CPU configuration and first weights on PyTorch, eager, until a validation after each 50 steps says so
-torch          the recipe of `minigrad train --preset …` on PyTorch, eager, with torch.optim.Muon
-minigrad       the same recipe, weights and batches
+minigrad       the recipe of `minigrad train --preset …`, to its last step, since the learning rate falls until then
 
-The loss is that of the whole last tenth of the text, in windows side by side. Recipes go to their last step, since the
-learning rate falls until then; the table says if one misses the goal. Only training is timed, one after the other in a
-process each, from the second step on.
+The loss is that of the whole last tenth of the text, in windows side by side; the table says if one misses the goal.
+Only training is timed, one after the other in a process each, from the second step on.
 
 On an AMD EPYC, losses on the whole last tenth of tiny Shakespeare:
 
 | | steps | seconds | loss |
 |---|---|---|---|
 | nanoGPT's CPU configuration, PyTorch, one core | 2,000 | 132 | 1.91 |
-| --preset fast, but on PyTorch, one core | 280 | 10.3 | 1.84 |
 | --preset fast, one core | 280 | 8.3 | 1.84 |
 | the defaults, two cores | 2,200 | 137 | 1.53 |
 """
@@ -40,11 +37,6 @@ def splits(path, T, B, seed):
     vocab = text.CharVocab(corpus)
     train, held = text.split(vocab.encode(corpus), 0.9)
     return len(vocab), text.Batches(train, T, B, mg.Generator(seed + 2**32)), text.fixed_batches(held, T, 64)
-
-
-def validation(loss_of, windows):
-    """The mean of loss_of(x, y) over all characters of the windows."""
-    return sum(loss_of(x, y) * x.size for x, y in windows) / sum(x.size for x, _ in windows)
 
 
 def nanogpt(path, goal, seed, preset):
@@ -76,118 +68,23 @@ def nanogpt(path, goal, seed, preset):
         optimizer.step()
         return loss.item()
 
-    return step, torch_validation(model, windows), NANOGPT["total"], goal
-
-
-def torch_validation(model, windows):
-    import torch
-
     def validate():
         with torch.no_grad():
-            return validation(lambda x, y: model(torch.from_numpy(x), torch.from_numpy(y)).item(), windows)
+            total = sum(model(*map(torch.from_numpy, window)).item() * window[0].size for window in windows)
+        return total / sum(x.size for x, _ in windows)
 
-    return validate
-
-
-def settings_of(preset, seed):
-    from minigrad.training import runner
-
-    return runner.DEFAULTS | runner.PRESETS.get(preset, {}) | {"seed": seed, "eval_batches": 0}
+    return step, validate, NANOGPT["total"], goal
 
 
 def ours(path, goal, seed, preset):
     from minigrad.training import runner, text
 
-    settings = settings_of(preset, seed)
+    settings = runner.DEFAULTS | runner.PRESETS.get(preset, {}) | {"seed": seed, "eval_batches": 0}
     run = runner.Run(settings, text.read_corpus([path]))
     return lambda i: run.step()[0], run.validate, settings["steps"], None
 
 
-def recipe_on_torch(path, goal, seed, preset):
-    import torch
-    from torch import nn
-    from torch.nn import functional as F
-
-    import minigrad as mg
-    from minigrad.training import recipe
-
-    settings = settings_of(preset, seed)
-    C, NH, T = settings["n_embd"], settings["n_head"], settings["block_size"]
-    hs = C // NH
-    V, batches, windows = splits(path, T, settings["batch_size"], seed)
-    mg.manual_seed(seed)
-    weights = {name: torch.from_numpy(w.numpy()) for name, w in recipe.model(settings, V).state_dict().items()}
-    angles = torch.arange(T)[:, None] * 10000.0 ** (-torch.arange(0, hs, 2) / hs).repeat(2)  # (T, hs)
-    cos, sin = angles.cos(), angles.sin() * torch.tensor([-1.0, 1.0]).repeat_interleave(hs // 2)
-
-    def turned(x):
-        return x * cos + torch.cat([x[..., hs // 2 :], x[..., : hs // 2]], -1) * sin
-
-    class Block(nn.Module):
-        def __init__(self, weights):
-            super().__init__()
-            self.norm1, self.norm2 = nn.LayerNorm(C, bias=False), nn.LayerNorm(C, bias=False)
-            self.q, self.k, self.v, self.out = (nn.Linear(C, C, bias=False) for _ in range(4))
-            self.fc, self.proj = nn.Linear(C, 4 * C, bias=False), nn.Linear(4 * C, C, bias=False)
-            parts = zip("qkv", weights["attn.in_proj_weight"].split(C))
-            state = {"out.weight": weights["attn.out_proj.weight"]} | {f"{name}.weight": w for name, w in parts}
-            self.load_state_dict(
-                state | {name.removeprefix("mlp."): w for name, w in weights.items() if "attn" not in name}
-            )
-
-        def forward(self, x):
-            B, T, _ = x.shape
-            y = self.norm1(x)
-            q, k, v = (m(y).view(B, T, NH, hs).transpose(1, 2) for m in (self.q, self.k, self.v))  # (B, nh, T, hs)
-            z = F.scaled_dot_product_attention(turned(q), turned(k), v, is_causal=True)
-            x = x + self.out(z.transpose(1, 2).reshape(B, T, C))
-            return x + self.proj(F.gelu(self.fc(self.norm2(x)), approximate="tanh"))
-
-    class GPT(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.wte, self.head = nn.Embedding(V, C), nn.Linear(C, V, bias=False)
-            self.norm = nn.LayerNorm(C, bias=False)
-            for layer, name in (self.wte, "wte"), (self.head, "lm_head"), (self.norm, "norm"):
-                layer.load_state_dict({"weight": weights[f"{name}.weight"]})
-            each = [f"blocks.{i}." for i in range(settings["n_layer"])]
-            self.blocks = nn.Sequential(
-                *(Block({n.removeprefix(b): w for n, w in weights.items() if n.startswith(b)}) for b in each)
-            )
-
-        def forward(self, x, y):
-            logits = self.head(self.norm(self.blocks(self.wte(x))))
-            return F.cross_entropy(logits.view(-1, V), y.view(-1))
-
-    model = GPT()
-    inside = [p for p in model.blocks.parameters() if p.ndim == 2]
-    norms = [p for p in model.parameters() if p.ndim < 2]
-    ends = {"betas": (0.5, 0.95)}
-    groups = [{"params": model.wte.weight, "lr": 1.0, **ends}, {"params": model.head.weight, **ends}]
-    adamw = torch.optim.AdamW(
-        [*groups, {"params": norms}], lr=recipe.SHARE_OF_REST, betas=(0.9, 0.99), eps=1e-10, weight_decay=0.0
-    )
-    muon = torch.optim.Muon(inside, lr=1.0, weight_decay=0.0)
-    all_groups = muon.param_groups + adamw.param_groups
-    shares = [group["lr"] for group in all_groups]
-    first, last, steps = recipe.MOMENTUM
-
-    def step(i):
-        rate = recipe.rate(i, settings)
-        for group, share in zip(all_groups, shares):
-            group["lr"] = rate * share
-        muon.param_groups[0]["momentum"] = first + (last - first) * min(1, i / steps)
-        loss = model(*map(torch.from_numpy, next(batches)))
-        model.zero_grad()
-        loss.backward()
-        muon.step()
-        adamw.step()
-        return loss.item()
-
-    return step, torch_validation(model, windows), settings["steps"], None
-
-
-CONTENDERS = {"nanoGPT": nanogpt, "torch": recipe_on_torch, "minigrad": ours}
+CONTENDERS = {"nanoGPT": nanogpt, "minigrad": ours}
 
 
 def trained(name, path, goal, seed, preset):

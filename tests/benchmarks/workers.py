@@ -20,14 +20,6 @@ import numpy as np
 REST = 0.1  # seconds: by then the threads of the one before have stopped spinning
 ENVIRONMENT = dict(os.environ)  # before minigrad, which a benchmark may import for its sizes, can add to it
 OPENBLAS = "OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"
-AVX2 = {
-    "ATEN_CPU_CAPABILITY": "avx2",  # PyTorch's own kernels, and torch.compile's
-    "MKL_ENABLE_INSTRUCTIONS": "AVX2",  # PyTorch's products; heeded on Intel's CPUs
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "OPENBLAS_CORETYPE": "Haswell",  # NumPy's products
-    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",  # NumPy's own loops
-    "CXX": ENVIRONMENT.get("CXX", "g++") + " -mno-avx512f",  # minigrad's kernels
-}
 
 
 # ---------------------------------------------------------------------------------------------- the command's process
@@ -41,9 +33,6 @@ def parser(description, rounds):
     text = f"what becomes of {' and '.join(OPENBLAS)}, which choose other kernels than OpenBLAS itself would: removed "
     text += "from the contenders' environment (the default), or left as they are"
     parser.add_argument("--openblas", choices=("unset", "as-is"), default="unset", help=text)
-    text = "hold every contender to AVX2, as far as it can be, by these variables: "
-    text += " ".join(f"{name}={value!r}" for name, value in AVX2.items())
-    parser.add_argument("--no-avx512", action="store_true", help=text)
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     return parser
 
@@ -51,8 +40,7 @@ def parser(description, rounds):
 def environment(args):
     """What the contenders' processes get."""
     removed = OPENBLAS if args.openblas == "unset" else ()
-    kept = {name: value for name, value in ENVIRONMENT.items() if name not in removed}
-    return kept | (AVX2 if args.no_avx512 else {})
+    return {name: value for name, value in ENVIRONMENT.items() if name not in removed}
 
 
 def machine(args=None):
@@ -74,8 +62,7 @@ def machine(args=None):
     if args:
         variables = environment(args)
         found["openblas"] = args.openblas
-        found["variables"] = {name: variables[name] for name in (*OPENBLAS, *AVX2) if name in variables}
-        found["avx512"] = "avx512f" in flags and not args.no_avx512
+        found["variables"] = {name: variables[name] for name in OPENBLAS if name in variables}
     return found
 
 

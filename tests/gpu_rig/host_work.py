@@ -1,12 +1,5 @@
-"""What the host asks of a GPU in a training step, eager and captured, counted on the rig.
+"""What the host asks of a GPU in a training step, eager and captured, counted on the rig."""
 
-    make gpu-rig && PYTHONPATH=. .gpu-rig/run tests/gpu_rig/host_work.py [--layers 4] [--width 128] [--batch 12]
-
-The step is nanoGPT's for a CPU: a GPT of 4 layers, 4 heads and 128 dims on 12 texts of 64 characters, with clipping,
-AdamW and a schedule. x and y are uploaded by the caller, and nothing is read.
-"""
-
-import argparse
 import ctypes
 import os
 
@@ -62,20 +55,3 @@ def trainer(captured, clip=1.0, batch=2, **config):
         return run(*(mg.tensor(part.copy(), device="cuda") for part in (x, y)))
 
     return take, model, optimizer
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--batch", type=int, default=12)
-    args = parser.parse_args()
-    sizes = dict(vocab_size=65, block_size=64, n_layer=args.layers, n_head=4, n_embd=args.width, batch=args.batch)
-    print(f"{'for a step':12}" + "".join(f"{name:>10}" for name in ASKED))
-    for name, captured in (("eager", False), ("captured", True)):
-        counts = per_step(trainer(captured, **sizes)[0], steps=2)
-        print(f"{name:12}" + "".join(f"{counts[each]:10g}" for each in ASKED))
-
-
-if __name__ == "__main__":
-    main()

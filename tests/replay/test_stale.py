@@ -4,10 +4,8 @@ import contextlib
 import gc
 import logging
 import os
-import random
 import threading
 import traceback
-import types
 
 import numpy as np
 import pytest
@@ -197,37 +195,6 @@ def test_a_frozen_parameter_is_seen(kernels):
     before = frozen.numpy().copy(), trained_on.numpy().copy()
     step(numbers(2, 3, seed=5))
     assert (frozen.numpy() == before[0]).all() and (trained_on.numpy() != before[1]).any()
-
-
-class Trainer:
-    def __init__(self):
-        self.config = types.SimpleNamespace(temp=1.0)  # as an argparse namespace is
-        self.factors = [1.0]
-
-    def by_config(self, x):
-        return x * self.config.temp
-
-    def by_list(self, x):
-        return x * self.factors[0]
-
-    def by_random(self, x):
-        return x * random.random()
-
-    def change(self, i):
-        self.config.temp = self.factors[0] = float(i)
-        random.seed(i)
-
-
-@pytest.mark.parametrize("method", ["by_config", "by_list", "by_random"])
-def test_what_is_read_through_another_object_is_used_as_it_is_now(kernels, method):
-    trainer, x = Trainer(), numbers(3)
-    eager = getattr(trainer, method)
-    captured = mg.capture(eager)
-    for i in range(1, 4):
-        trainer.change(i)
-        got = captured(x)
-        trainer.change(i)
-        assert same(got, eager(x))
 
 
 # ------------------------------------------------------------------------------------------- exceptions, threads, forks

@@ -54,15 +54,6 @@ static CUresult load(Function &f) {
   return f.info ? CUDA_SUCCESS : (CUresult)refuse(CUDA_ERROR_INVALID_IMAGE, "kernel %s: %s", f.name.c_str(), dlerror());
 }
 
-// For arguments.py: how many parameters a kernel has, and the bytes of each.
-API int gpu_rig_parameters(CUfunction function, unsigned *sizes, int most) {
-  ENTER;
-  Function &f = *(Function *)function;
-  if (load(f)) return -1;
-  for (unsigned i = 0; i < f.info->parameters && (int)i < most; i++) sizes[i] = f.info->sizes[i];
-  return f.info->parameters;
-}
-
 API CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   ENTER;
   if (!memcmp(image,
