@@ -293,7 +293,7 @@ def test_sizes_that_are_1_or_equal_by_accident_are_told_apart(f, right, wrong, i
 
 
 def scaled(x, p=2.0, shift=0.0):
-    return x * p + x * shift * (p - 2)
+    return x * (p + shift)
 
 
 @pytest.mark.parametrize(
@@ -305,14 +305,12 @@ def scaled(x, p=2.0, shift=0.0):
         (lambda x, **more: scaled(x, **more), {"p": 2.0, "shift": 0.0}),
     ],
 )
-def test_options_are_tried_alone_and_together(f, kwargs):
-    def right(dy, x, p=2.0, shift=0.0):
-        return dy * (p + shift * (p - 2))
-
-    assert gradcheck(f, X[0], kwargs=kwargs, vjp=right).verdict == PASS
-    for wrong, found in [(lambda dy, x, p=2.0, shift=0.0: dy * p, 2), (lambda dy, x, p=2.0, shift=0.0: 2 * dy, 1)]:
-        report = gradcheck(f, X[0], kwargs=kwargs, vjp=wrong, raise_on_fail=False, probes=["parameters"])
-        assert report.verdict == FAIL and report.worst.check.count("=") == found, report.message()
+def test_options_are_tried(f, kwargs):
+    assert gradcheck(f, X[0], kwargs=kwargs, vjp=lambda dy, x, p=2.0, shift=0.0: dy * (p + shift)).verdict == PASS
+    wrong = {"shift": lambda dy, x, p=2.0, shift=0.0: dy * p, "p": lambda dy, x, p=2.0, shift=0.0: dy * (2 + shift)}
+    for found, vjp in wrong.items():
+        report = gradcheck(f, X[0], kwargs=kwargs, vjp=vjp, raise_on_fail=False, probes=["parameters"])
+        assert report.verdict == FAIL and report.worst.check.startswith(found), report.message()
 
 
 def test_a_negative_option_is_evidence_where_the_given_one_is_negative():

@@ -28,7 +28,7 @@ MOST_SIZES, MOST_APART = 6, 24  # sizes, and choices of some of the dims of one 
 GROWN = (2, 3, 8, 17, 65, 1025)  # even, odd, and one more than the blocks that kernels work in
 MOST_ELEMENTS = 2**15  # elements of all inputs together after they have grown
 MOST_ELEMENTS_KNOWN = 2**19  # where the new size is in the code: there it matters
-MOST_TRIES, MOST_PAIRS = 40, 24  # other values of one option, and of two
+MOST_TRIES = 40  # other values of options
 MOST_FUNCTIONS = 64  # functions whose code is read
 LOADS, COMPARES = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"), ("COMPARE_OP", "CONTAINS_OP")
 PLURAL = ("dims", "axes")
@@ -342,27 +342,21 @@ def like(x, array):
 
 def parameters(p):
     """The gradient where an option has another value: each dim in turn, from the front and from the back, a bool the
-    other way round, numbers larger, smaller, 0 and negative, and strings in the code. Then where two options have:
-    padding, say, may be wrong only with a stride."""
+    other way round, numbers larger, smaller, 0 and negative, and strings in the code."""
     p.require_first_order()
     if checks_nothing(p) and any(x.dtype.kind in "iu" for x in flat(p.inputs)):
         raise NotApplicable("the op does not look whether an index fits")
-    one, two = [], []
+    tries = []
     for fn, inputs, known in _calls(p):
         n = next((x.ndim for x in flat(inputs)), 0)
-        others = [[(name, other) for other in _others(p, name, value, n)] for name, value in known.items()]
-        one += [(fn, inputs, known, (change,)) for changes in others for change in changes]
-        for a, b in itertools.combinations(others, 2):
-            two += [(fn, inputs, known, pair) for pair in itertools.product(a[:2], b[:2])]
-    if not one:
+        for name, value in known.items():
+            tries += [(fn, inputs, name, value, other) for other in _others(p, name, value, n)]
+    if not tries:
         raise NotApplicable("no parameters are known")
-    for fn, inputs, known, changed in one[:MOST_TRIES] + two[:MOST_PAIRS]:
-        name = ", ".join(f"{name}={shortened(value)}" for name, value in changed)
-        doubted = any(_strange(known[key], value) for key, value in changed)
-        far = any(
-            isinstance(v, (list, np.ndarray)) and beyond(np.asarray(known[key]), np.asarray(v)) for key, v in changed
-        )
-        yield Point(name, fn, _changed(fn, inputs, dict(changed)), far or doubted, far=far)
+    for fn, inputs, name, value, other in tries[:MOST_TRIES]:
+        far = isinstance(other, (list, np.ndarray)) and beyond(np.asarray(value), np.asarray(other))
+        changed = _changed(fn, inputs, name, other)
+        yield Point(f"{name}={shortened(other)}", fn, changed, far or _strange(value, other), far=far)
 
 
 def _calls(p):
@@ -403,9 +397,9 @@ def _defaults(function):
     return {name: q.default for name, q in signature.items() if q.default is not q.empty}
 
 
-def _changed(fn, inputs, options):
-    """The inputs with other values of options."""
-    options, inputs = dict(options), list(inputs)
+def _changed(fn, inputs, name, value):
+    """The inputs with another value of an option."""
+    options, inputs = {name: value}, list(inputs)
     keywords = inputs.pop() if inputs and isinstance(inputs[-1], Keywords) else {}
     inputs = [options.pop(name, x) for name, x in zip(argument_names(fn, len(inputs)), inputs)]
     return (*inputs, Keywords(keywords | options))
