@@ -30,7 +30,7 @@ def excuse(comparison):
     failed = [f for f in comparison.findings if f.verdict == FAIL and (f.analytic is None or np.isfinite(f.analytic))]
     if not failed or not at_a_kink(subject, rng) or culprit(subject) or not kinked(subject):
         return
-    if any(first_failure(nearby(subject, rng, by)) for by in (1e-2, CLOSE)):
+    if first_failure(nearby(subject, rng, 1e-2)):
         return
     between = between_neighbours(subject, rng)
     for f in failed:
