@@ -17,7 +17,7 @@ from pathlib import Path
 from .. import distributed
 from ..base import cli
 from ..base.errors import CommandError
-from ..training import runs, stories
+from ..training import runs
 from ..training.runner import BEST, LAST, LOSSES, PRESETS, SETTINGS, train
 from .sample import write
 
@@ -63,8 +63,6 @@ def finish(run, out):
     """What is printed and written when a run has finished."""
     bits = f"{run.best_loss:.4f} nats, or {run.best_loss / math.log(2):.2f} bits, per character"
     print(f"best validation loss: {bits}")
-    if not run.settings["text"]:
-        print(f"no model can reach less than {stories.corpus()[1]:.4f} nats on this text")
     print("it writes:\n")
     try:
         write(run.model, run.vocab, "", 500, run.device, seed=run.settings["seed"])

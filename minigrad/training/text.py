@@ -5,6 +5,7 @@ Everything is on the host: texts are str, ids are int64 arrays.
 
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Self, TypeVar
 
 import numpy as np
@@ -12,11 +13,11 @@ import numpy as np
 from ..base.errors import TextError
 from ..random import Generator
 from ..typing import Array, FilePath
-from . import stories
 
 __all__ = ["CharVocab", "read_corpus", "split", "Batches", "fixed_batches"]
 
 Text = TypeVar("Text", str, Array)
+STORIES = Path(__file__).with_name("stories.txt")
 
 
 class CharVocab:
@@ -65,12 +66,12 @@ def _code_points(text):
 
 
 def read_corpus(paths: FilePath | Iterable[FilePath] = ()) -> str:
-    """The text of a file or several, in order, with a newline between two; without files, the stories of stories.py.
+    """The text of a file or several, in order, with a newline between two; without files, that of stories.txt.
 
     Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read,
     and TextError for one that is empty or not UTF-8 (the message says where), and for a text of one character alone."""
-    paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    text = "\n".join(map(_read, paths)) or stories.corpus()[0]
+    paths = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    text = "\n".join(map(_read, paths or [STORIES]))
     if len(set(text)) == 1:
         raise TextError(f"the text only repeats {text[0]!r}: there is nothing to learn from it")
     return text

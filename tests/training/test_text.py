@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minigrad.random import Generator
-from minigrad.training import stories, text
+from minigrad.training import text
 
 texts = st.text(min_size=1, max_size=200)
 
@@ -61,7 +61,11 @@ def test_an_id_out_of_range_is_refused(ids):
 
 
 def test_without_files_there_are_stories():
-    assert text.read_corpus() == text.read_corpus([]) == stories.corpus()[0]
+    """With other stories to validate on than to train on."""
+    corpus = text.read_corpus()
+    assert text.read_corpus([]) == corpus and len(corpus) == 1_000_000
+    train, kept = (set(part.split("\n\n")[1:-1]) for part in text.split(corpus))
+    assert len(train) > 3500 and len(kept) > 380 and not train & kept
 
 
 def test_files_are_joined_in_order(tmp_path):
