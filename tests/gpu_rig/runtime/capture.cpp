@@ -13,11 +13,10 @@ cudaError_t invalidate(Capture &capture, int code, const char *why) {
 cudaError_t refuse_wait(Stream &s) {
   return s.capture ? invalidate(*s.capture, 900, "a wait for a stream that is being captured") : cudaSuccess;
 }
-cudaError_t refuse_wait_device(int device) {
+cudaError_t refuse_wait_device() {
   cudaError_t error = cudaSuccess;
   for (Capture *capture : active)
-    if (capture->origin->device == device)
-      error = invalidate(*capture, 900, "a wait for a device, one of whose streams is being captured");
+    error = invalidate(*capture, 900, "a wait for a device, one of whose streams is being captured");
   return error;
 }
 cudaError_t refuse_unsafe(const char *function) {
@@ -31,9 +30,9 @@ cudaError_t refuse_unsafe(const char *function) {
   }
   return error;
 }
-cudaError_t refuse_legacy(int device) {
+cudaError_t refuse_legacy() {
   for (Capture *capture : active)
-    if (capture->origin->blocking && capture->origin->device == device)
+    if (capture->origin->blocking)
       return invalidate(*capture, 906, "use of the legacy stream while a stream that waits for it is being captured");
   return cudaSuccess;
 }
@@ -69,7 +68,7 @@ API cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStat
   ENTER;
   const Stream &s = stream_of(stream);
   if (s.legacy)
-    if (auto error = refuse_legacy(s.device)) return error;
+    if (auto error = refuse_legacy()) return error;
   *status = !s.capture           ? cudaStreamCaptureStatusNone
             : s.capture->invalid ? cudaStreamCaptureStatusInvalidated
                                  : cudaStreamCaptureStatusActive;

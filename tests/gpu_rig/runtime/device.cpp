@@ -1,4 +1,4 @@
-// Devices, versions, error texts, and counts of calls.
+// The device, versions, error texts, and counts of calls.
 #include "rig.h"
 #include <cstdarg>
 #include <cstdio>
@@ -7,7 +7,6 @@
 #include <set>
 
 std::recursive_mutex everything;
-thread_local int current_device = 0;
 static std::map<std::string, long> calls;
 
 thread_local bool has_context = false;
@@ -22,10 +21,6 @@ void counted(const char *function) {
 API long gpu_rig_calls(const char *function) { return calls.count(function) ? calls[function] : 0; }
 
 static int number(const char *name, int otherwise) { return getenv(name) ? atoi(getenv(name)) : otherwise; }
-int device_count() {
-  static const int n = number("GPU_RIG_DEVICES", 1);
-  return n;
-}
 
 // ------------------------------------------------------------------------------------------------------- errors
 
@@ -120,37 +115,34 @@ API CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 
 API cudaError_t cudaGetDeviceCount(int *count) {
   ENTER;
-  *count = device_count();
-  return *count ? cudaSuccess : refuse(cudaErrorNoDevice, "no device: GPU_RIG_DEVICES is 0");
+  *count = 1;
+  return cudaSuccess;
 }
 API cudaError_t cudaGetDevice(int *device) {
   ENTER;
-  *device = current_device;
+  *device = 0;
   return cudaSuccess;
 }
 API cudaError_t cudaSetDevice(int device) {
   ENTER;
-  if (device < 0 || device >= device_count()) return refuse(cudaErrorInvalidDevice, "no device %d", device);
-  current_device = device;
-  return cudaSuccess;
+  return device ? refuse(cudaErrorInvalidDevice, "no device %d", device) : cudaSuccess;
 }
 API CUresult cuCtxGetCurrent(CUcontext *context) {
-  *context = (CUcontext)(long)(current_device + 1);
+  *context = (CUcontext)1;
   return CUDA_SUCCESS;
 }
 API CUresult cuCtxGetDevice(CUdevice *device) {
-  *device = current_device;
+  *device = 0;
   return CUDA_SUCCESS;
 }
 API CUresult cuCtxSetCurrent(CUcontext context) {
-  current_device = context ? (int)(long)context - 1 : 0;
   has_context = context;
   return CUDA_SUCCESS;
 }
 
 API cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device) {
   ENTER;
-  if (device < 0 || device >= device_count()) return refuse(cudaErrorInvalidDevice, "no device %d", device);
+  if (device) return refuse(cudaErrorInvalidDevice, "no device %d", device);
   switch ((int)attribute) {
     case cudaDevAttrComputeCapabilityMajor: *value = 9; break;
     case cudaDevAttrComputeCapabilityMinor: *value = 0; break;

@@ -179,13 +179,8 @@ API CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsig
   std::vector<u8> parameters(info->parameter_bytes + 16);
   for (unsigned i = 0; i < info->parameters; i++) memcpy(&parameters[info->offsets[i]], arguments[i], info->sizes[i]);
   Stream &s = stream_of((cudaStream_t)stream);
-  const int device = s.device;
-  if (device != current_device)
-    return (CUresult)refuse(CUDA_ERROR_INVALID_HANDLE, "kernel %s: a stream of device %d, while device %d is current",
-                            f.name.c_str(), device, current_device);
   return (CUresult)enqueue(s, [=] {
     Failure failure;
-    running_device = device;
     if (!run_kernel(info, &shape[0], &shape[3], shared, parameters.data(), &failure))
       work_failed(failure.code, failure.text);
   });

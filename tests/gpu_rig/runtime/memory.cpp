@@ -1,4 +1,4 @@
-// Memory, each piece of one device or page-locked on the host, and copies.
+// Memory, on the device or page-locked on the host, and copies.
 #include "rig.h"
 #include <cstdlib>
 #include <cstring>
@@ -6,7 +6,6 @@
 #include "thread.h"
 
 static std::map<const char *, Allocation> allocations;
-int running_device = 0;
 
 const Allocation *allocation_of(const void *at, size_t bytes) {
   auto next = allocations.upper_bound((const char *)at);
@@ -23,14 +22,14 @@ static const char *find(u64 address, u32 bytes, u64 *low, u64 *high) {
   *low = (u64)next->first, *high = *low + found.bytes;
   if (address >= *high) return "it is behind the end of an allocation, or was freed";
   if (address + bytes > *high) return "it reaches over the end of its allocation";
-  return found.pinned || found.device == running_device ? nullptr : "it belongs to another device";
+  return nullptr;
 }
 static const bool found_by = (set_find_global(find), true);
 
 static void *allocate(size_t bytes, size_t align, int fill, bool pinned) {
   void *at = aligned_alloc(align, (bytes / align + 1) * align);
   memset(at, fill, bytes);  // 0xff: NaN, or -1
-  allocations[(char *)at] = {bytes, current_device, pinned};
+  allocations[(char *)at] = {bytes, pinned};
   return at;
 }
 
@@ -38,7 +37,7 @@ static cudaError_t release(void *at, bool pinned) {
   auto found = allocations.find((char *)at);
   if (found == allocations.end() || found->second.pinned != pinned)
     return refuse(cudaErrorInvalidValue, "free of %p, which is not the start of an allocation", at);
-  run_all(pinned ? -1 : found->second.device);  // a free waits
+  run_all();  // a free waits
   allocations.erase(found);
   free(at);
   return cudaSuccess;
@@ -72,7 +71,7 @@ API cudaError_t cudaMemGetInfo(size_t *unused, size_t *total) {
   ENTER;
   *total = 8ull << 30, *unused = *total;
   for (auto &each : allocations)
-    if (!each.second.pinned && each.second.device == current_device)
+    if (!each.second.pinned)
       *unused -= each.second.bytes < *unused ? each.second.bytes : *unused;
   return cudaSuccess;
 }
@@ -82,7 +81,7 @@ API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *about, const voi
   memset(about, 0, sizeof *about);
   const Allocation *found = allocation_of(at, 1);
   about->type = !found ? cudaMemoryTypeUnregistered : found->pinned ? cudaMemoryTypeHost : cudaMemoryTypeDevice;
-  about->device = found ? found->device : -2;
+  about->device = found ? 0 : -2;
   about->devicePointer = found ? (void *)at : nullptr;
   about->hostPointer = found && !found->pinned ? nullptr : (void *)at;
   return cudaSuccess;

@@ -1,4 +1,4 @@
-// What the files of this folder share: devices, their memory, streams of queued work, captures, and errors.
+// What the files of this folder share: the one device's memory, streams of queued work, captures, and errors.
 #pragma once
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -26,19 +26,14 @@ cudaError_t refuse(int code, const char *format, ...) __attribute__((format(prin
 void work_failed(int code, const char *text);  // kept for the next call that waits; drops all queued work
 cudaError_t waited();                          // what a call that has waited answers: that failure, once
 
-// ---- devices
-int device_count();
-extern thread_local int current_device;
 extern thread_local bool has_context;  // has this thread called the runtime, which gives it one?
 
 // ---- memory
 struct Allocation {
   size_t bytes;
-  int device;
   bool pinned;
 };
 const Allocation *allocation_of(const void *, size_t bytes);  // that all of these bytes lie in, or null
-extern int running_device;                                    // whose kernel is running
 
 // ---- streams
 struct Stream;
@@ -60,7 +55,6 @@ struct Capture {
 };
 
 struct Stream {
-  int device = 0;
   bool legacy = false, blocking = true;
   std::deque<Work> work;
   unsigned long long queued = 0, done = 0;
@@ -70,13 +64,13 @@ struct Stream {
 Stream &stream_of(cudaStream_t);
 cudaError_t enqueue(Stream &, std::function<void()>, std::vector<Mark> after = {});
 void run_until(const Mark &);
-void run_all(int device);  // all streams of a device; -1: of all devices
+void run_all();
 void drop_all();
 bool any_pending(const Stream &);
 
 // ---- capture.cpp
 cudaError_t refuse_wait(Stream &);  // waiting for a stream, or asking it anything, while it is captured
-cudaError_t refuse_wait_device(int device);
+cudaError_t refuse_wait_device();
 cudaError_t refuse_unsafe(const char *function);  // what may wait implicitly, such as cudaMalloc; mode `relaxed` allows
-cudaError_t refuse_legacy(int device);            // the legacy stream, while a stream is captured that waits for it
+cudaError_t refuse_legacy();                      // the legacy stream, while a stream is captured that waits for it
 cudaError_t invalidate(Capture &, int code, const char *why);

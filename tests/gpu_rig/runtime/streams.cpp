@@ -13,19 +13,16 @@ struct Event {
   unsigned long long nodes = 0;
 };
 
-static Stream &legacy_of(int device) {
-  static std::map<int, Stream *> made;
-  Stream *&s = made[device];
+static Stream &legacy() {
+  static Stream *s = nullptr;
   if (!s) {
     streams.push_back(s = new Stream);
-    s->device = device, s->legacy = true;
+    s->legacy = true;
   }
   return *s;
 }
 
-Stream &stream_of(cudaStream_t handle) {
-  return (uintptr_t)handle <= 2 ? legacy_of(current_device) : *(Stream *)handle;
-}
+Stream &stream_of(cudaStream_t handle) { return (uintptr_t)handle <= 2 ? legacy() : *(Stream *)handle; }
 
 cudaError_t enqueue(Stream &s, std::function<void()> run, std::vector<Mark> after) {
   if (s.capture) {
@@ -35,12 +32,12 @@ cudaError_t enqueue(Stream &s, std::function<void()> run, std::vector<Mark> afte
     return cudaSuccess;
   }
   if (s.legacy) {  // it waits for all blocking streams, and they wait for it
-    if (auto error = refuse_legacy(s.device)) return error;
+    if (auto error = refuse_legacy()) return error;
     for (Stream *other : streams)
-      if (other->blocking && !other->legacy && other->device == s.device && other->done < other->queued)
+      if (other->blocking && !other->legacy && other->done < other->queued)
         after.push_back({other, other->queued});
   } else if (s.blocking)
-    after.push_back({&legacy_of(s.device), legacy_of(s.device).queued});
+    after.push_back({&legacy(), legacy().queued});
   s.work.push_back({std::move(run), std::move(after)});
   s.queued++;
   if (s.work.size() > MOST) run_until({&s, s.done + 1});
@@ -57,9 +54,8 @@ void run_until(const Mark &mark) {
     work.run();
   }
 }
-void run_all(int device) {
-  for (size_t i = 0; i < streams.size(); i++)
-    if (device < 0 || streams[i]->device == device) run_until({streams[i], streams[i]->queued});
+void run_all() {
+  for (size_t i = 0; i < streams.size(); i++) run_until({streams[i], streams[i]->queued});
 }
 void drop_all() {
   for (Stream *s : streams) s->work.clear(), s->done = s->queued;
@@ -69,7 +65,7 @@ bool any_pending(const Stream &s) { return s.done < s.queued; }
 API cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags) {
   ENTER;
   Stream *s = new Stream;
-  s->device = current_device, s->blocking = !(flags & cudaStreamNonBlocking);
+  s->blocking = !(flags & cudaStreamNonBlocking);
   streams.push_back(s);
   *out = (cudaStream_t)s;
   return cudaSuccess;
@@ -104,8 +100,8 @@ API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 API cudaError_t cudaDeviceSynchronize() {
   ENTER;
-  if (auto error = refuse_wait_device(current_device)) return error;
-  run_all(current_device);
+  if (auto error = refuse_wait_device()) return error;
+  run_all();
   return waited();
 }
 API cudaError_t cudaStreamQuery(cudaStream_t stream) {
