@@ -31,12 +31,12 @@ def per_step(take, steps):
     return {name: (after[name] - before[name]) / steps for name in after}
 
 
-def trainer(captured, clip=1.0, batch=2, **config):
+def trainer(captured, clip, **config):
     """A step of AdamW on a GPT: (function of the step's number, the model, the optimizer)."""
     mg.manual_seed(1)
     model = nn.GPT(nn.GPTConfig(**config)).to("cuda")
     optimizer = optim.AdamW(model.parameter_groups(0.1), lr=1e-2)
-    tokens = np.random.default_rng(0).integers(0, config["vocab_size"], (40, batch, config["block_size"] + 1))
+    tokens = np.random.default_rng(0).integers(0, config["vocab_size"], (40, 2, config["block_size"] + 1))
 
     def step(x, y):
         _, loss = model(x, y)

@@ -25,7 +25,7 @@ def test_all(name):
     module = importlib.import_module(f"minigrad.{name}".rstrip("."))
     assert len(set(module.__all__)) == len(module.__all__)
     assert all(hasattr(module, key) for key in module.__all__)
-    if module.__file__.endswith("__init__.py") and name != "viz":
+    if module.__file__.endswith("__init__.py"):
         mine = {k: v for k, v in vars(module).items() if not inspect.ismodule(v)}
         own = {k for k, v in mine.items() if str(getattr(v, "__module__", "")).startswith(module.__name__ + ".")}
         assert {key for key in own if not key.startswith("_")} <= set(module.__all__)

@@ -43,7 +43,7 @@ def test_each_mistake_is_an_error_on_its_line(cache):
     lines = (FOLDER / "mistakes.py").read_text().splitlines()
     expected = {i: said[1] for i, line in enumerate(lines, 1) if (said := ERROR.search(line))}
     found = errors(FOLDER / "mistakes.py", cache)
-    assert expected
+    assert len(expected) > 50
     assert found.keys() == expected.keys(), {i: lines[i - 1] for i in found.keys() ^ expected.keys()}
     for i, words in expected.items():
         assert any(words in message for message in found[i]), (lines[i - 1], found[i])
