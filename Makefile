@@ -21,7 +21,7 @@ FOLDER :=  # a variable of this name in the environment means something else
 .PHONY: train test gpu-rig gpu-rig-test lint lines clean help
 .NOTPARALLEL:
 
-train: $(VENV)/installed-train,viz
+train: $(VENV)/installed-train
 	$(VENV)/bin/minigrad train --out runs/char_lm $(if $(wildcard runs/char_lm/last.safetensors),--resume) $(TRAIN_ARGS)
 
 test: $(VENV)/installed-test
