@@ -99,7 +99,7 @@ def moved_loss(model, loss, name, h, i, by):
     """The loss after `by` is added to element i of the value or weight called `name`, of head h."""
     if name in ("W_O", "W_Q", "W_K", "W_V"):
         parameter, where = model.part(name, h)
-        array = parameter.detach().numpy()[where].T  # shares its memory
+        array = parameter.array[where].T  # shares its memory, without the graph's knowing
         before = array[i]
         array[i] = before + by
         moved = loss().item()

@@ -47,12 +47,6 @@ class Storage:
             thread.recorder.changed(self, times)
 
 
-class SharedStorage(Storage):
-    """Memory that came from NumPy, which may change it."""
-
-    __slots__ = ()
-
-
 class Handle:
     """Returned when a hook is added; remove() removes that hook."""
 

@@ -42,8 +42,8 @@ class Recorder(Protocol):
     def note(self, x: object) -> None:
         """A Tensor has been made, or has other memory."""
 
-    def read(self, x: object, shares: bool = False) -> "np.ndarray":
-        """The values of a Tensor, after all that the step has done so far. shares: others will see the memory."""
+    def read(self, x: object) -> "np.ndarray":
+        """The values of a Tensor, after all that the step has done so far."""
 
     # backends
 

@@ -5,10 +5,7 @@ same step only if each captured object goes on to stand for the same one."""
 
 from typing import Any
 
-import numpy as np
-
 from ..autograd import Node, Storage
-from ..autograd.graph import SharedStorage
 from ..backend.launch.launcher import below, spanned
 from ..base.recording import CaptureError, user_line
 from .entries import GONE, Slot, shift, spec, tensor_around
@@ -23,7 +20,7 @@ class Bindings:
 
     def __init__(self, tree):
         self.tree, self.on, self.space, self.memory = tree, tree.on, tree.space, Memory(tree.on)
-        self.bound: dict = {}  # {id of an array from outside: (it, the captured one, a copy that is used instead)}
+        self.bound: dict = {}  # {id of an array from outside: (it, the captured one)}
         self.captured: dict = {}  # {storage or node from outside: the captured one}
         self.given: dict = {}  # the other way round
         self.journal: list = []  # (dict, key) of what was added to these three, to be undone
@@ -60,36 +57,21 @@ class Bindings:
             return place is not None and place == self.space.place(array) and spec(x, self.on) == spec(array, self.on)
         if slot.last is not x and (spec(x, self.on) != slot.spec or self.space.place(x) is not None):
             return False
-        self._bind(x, slot, tensor)
+        self._bind(x, slot)
         return True
 
     def _known(self, x):
         """The captured array for x, if x has been bound already."""
-        known = self.bound.get(id(x))
-        if known is None:
-            return None
-        _, array, copy = known
-        if copy is not None and (self.writes_outside or not np.array_equal(copy, x)):  # NumPy may have changed x
-            self.flush()
-            self.on.refill(copy, x)
-        return array
+        return self.bound.get(id(x), (x, None))[1]
 
-    def _bind(self, x, slot, tensor):
-        copy = None
-        if x.size and tensor is not None and tensor.node is None and type(tensor.storage) is SharedStorage:
-            if self.writes_outside:
-                self.flush()
-            copy = self.on.alike(x)
-        self.bound[id(x)] = x, slot.array, copy
+    def _bind(self, x, slot):
+        self.bound[id(x)] = x, slot.array
         self.journal.append((self.bound, id(x)))
         if slot.allocation is None:
             return
         if slot.last is not x:
             slot.last, slot.address = x, self.on.address(x) + below(x)
-        if copy is None:
-            self.memory.put(slot.allocation, x, slot.address)
-        else:
-            self.memory.put(slot.allocation, copy)
+        self.memory.put(slot.allocation, x, slot.address)
 
     def _undo(self, mark):
         while len(self.journal) > mark:
@@ -101,7 +83,7 @@ class Bindings:
     def _proxy(self, e, x):
         """The captured Tensor for x."""
         self._meet(x.storage.backend)
-        array, node, storage = self._array(e, x.array, x), x.node, x.storage
+        array, node, storage = self._array(e, x.array), x.node, x.storage
         if storage not in self.tree.storages:
             known = self.captured.get(storage)
             if known is None:
@@ -122,7 +104,7 @@ class Bindings:
             node = known
         return tensor_around(array, node, storage)
 
-    def _array(self, e, x, tensor=None):
+    def _array(self, e, x):
         """The captured array for x."""
         known = self._known(x)
         if known is not None or self.space.place(x) is not None:
@@ -133,7 +115,7 @@ class Bindings:
         place = self.space.place(array)
         slot = e.slots[id(array)] = Slot(array, place and place[0], spec(x, on))
         self.tree.outside.add(slot.allocation)
-        self._bind(x, slot, tensor)
+        self._bind(x, slot)
         return array
 
     # -- arrays that share memory
@@ -152,11 +134,3 @@ class Bindings:
             for i, (a, x) in enumerate(found)
             for b, y in found[:i]
         )
-
-    def _copied(self, copies):
-        """Use new copies of memory that is shared with NumPy, or that memory itself."""
-        for x, array, copy in self.bound.values():
-            if copy is not None and (place := self.space.place(array)) is not None:
-                if copies:
-                    self.on.refill(copy, x)
-                self.memory.put(place[0], copy if copies else x)

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from ..autograd import Node, Storage, Value, mode
-from ..autograd.graph import SharedStorage
 from ..autograd.walk import backward, reachable, walked
 from ..base.recording import CaptureError, refuse, refuse_within, uncaptured, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub, Transfer
@@ -44,7 +43,6 @@ class Follower(Bindings):
         # what the call has made and changed
         self.made: list = []  # Tensors
         self.spent: list[set] = []  # ops that walks have been through
-        self.writes_shared = False  # does it change memory that NumPy may read?
         self.numbers_vary = False  # has a number differed from that of other calls?
         self.runs_user_code = False  # is there user code for a walk to run?
         self.walking: set = set()  # captured leaves that a walk in Python has given the gradients of those outside
@@ -234,7 +232,6 @@ class Follower(Bindings):
         if known is not None:
             self.tree.changed.add(known)
         if given is not None:
-            self.writes_shared = self.writes_shared or type(given) is SharedStorage
             self.writes_outside = True
 
     # -- Tensors that are made, and read
@@ -254,12 +251,12 @@ class Follower(Bindings):
         """The place of a captured Tensor, or None for one with memory."""
         return self.space.place(x.array) if x.storage.backend is self.on else None
 
-    def read(self, x, shares=False):
-        """The values of a Tensor, after everything the step has done so far. shares: the caller exposes the memory."""
+    def read(self, x):
+        """The values of a Tensor, after everything the step has done so far."""
         refuse_within("reading values on the host")
         place = self._place(x)
         if place is None:
-            if self.writes_outside or (shares and id(x.array) in self.bound):
+            if self.writes_outside:
                 self.flush()
             return x.storage.backend.to_numpy(x.array)
         if self.writes_outside or place[0] not in self.tree.outside:
@@ -287,7 +284,7 @@ class Follower(Bindings):
             return function(on, *given[:1], *index, *given[1:], **named)
 
         places = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])  # may differ at each call
-        real = writes and (self.writes_shared or places or (len(arrays) < 4 and self._entangled(arrays)))
+        real = writes and (places or (len(arrays) < 4 and self._entangled(arrays)))
         if real or name == "flatnonzero":  # how many places it finds, no earlier call can tell
             return self._for_real(arrays, lambda given: run(given, late))
         e = self._next(name, form, arrays) or self._capture_primitive(name, form, arrays, late, run)
@@ -319,14 +316,10 @@ class Follower(Bindings):
     def _for_real(self, arrays, run):
         """run(arrays) immediately, after everything pending, with their memory."""
         self.flush()
-        self._copied(False)
         places = [(x, self.space.place(x)) for x in arrays]
         given = [x if place is None else self.memory.array(place, x) for x, place in places]
-        try:
-            with uncaptured(after=False):
-                return run(given)
-        finally:
-            self._copied(True)
+        with uncaptured(after=False):
+            return run(given)
 
     # -- launch code within an op or a primitive
 
@@ -486,7 +479,6 @@ class Follower(Bindings):
         if self.survivors is None:
             self.settle()
             self._advance()
-        self._copied(False)
         for x in self.survivors:
             node = x.node
             if node is not None and node.op is not None and node.op is not GONE:

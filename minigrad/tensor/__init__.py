@@ -1,20 +1,20 @@
 """Tensor, and the functions that make one.
 
 core.py is the class: its part in the graph, its ops as methods and operators, other dtypes and devices. It is built on
-attributes.py (shape, dtype, strides), inplace.py (changes of values) and interop.py (NumPy, Python, DLPack, copies).
+attributes.py (shape, dtype, strides), inplace.py (changes of values) and interop.py (NumPy, Python, copies).
 creation.py makes tensors from data, filled or in sequence, sampling.py at random; gradients.py has grad().
 """
 
 from .core import Tensor, check_same_kind
 from .creation import (
-    arange, as_tensor, empty, eye, from_backend, from_dlpack, from_numpy, full, full_like, linspace, one_hot, ones,
+    arange, as_tensor, empty, eye, from_backend, from_numpy, full, full_like, linspace, one_hot, ones,
     ones_like, tensor, zeros, zeros_like,
 )  # fmt: skip
 from .sampling import multinomial, rand, randint, randn, randn_like, randperm
 from .gradients import grad
 
 __all__ = [
-    "Tensor", "arange", "as_tensor", "empty", "eye", "from_dlpack", "from_numpy", "full", "full_like", "linspace",
+    "Tensor", "arange", "as_tensor", "empty", "eye", "from_numpy", "full", "full_like", "linspace",
     "multinomial", "ones", "ones_like", "rand", "randint", "randn", "randn_like", "randperm", "tensor", "zeros",
     "zeros_like", "grad",
 ]  # fmt: skip

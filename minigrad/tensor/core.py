@@ -189,10 +189,10 @@ class Tensor(Gradients, InPlace, Interop):
             thread.recorder.note(x)
         return x
 
-    def _host(self, shares: bool = False) -> Any:
-        """The values; shares: the caller hands out their memory."""
+    def _host(self) -> Any:
+        """The values, on a CPU in the tensor's own memory: to be read at once, and not handed out."""
         if thread.recorder is not None:
-            return thread.recorder.read(self, shares)
+            return thread.recorder.read(self)
         return self.storage.backend.to_numpy(self.array)
 
     def __dir__(self) -> list[str]:

@@ -8,7 +8,6 @@ import numpy as np
 from .. import backend, dtypes
 from ..autograd import GraphError, Storage, is_grad_enabled
 from ..autograd.arguments import checked
-from ..autograd.graph import SharedStorage
 from ..dtypes import float32
 from ..ops.args import shape_of
 from ..typing import Array, DTypeLike, Number, Size
@@ -28,20 +27,13 @@ def from_backend(array: Any, on: Any, requires_grad: bool = False) -> Tensor:
 
 
 def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-    """A Tensor with a copy of data, of its shape: numbers, nested lists, arrays, Tensors. An array may be another
-    library's on the GPU, an object with __cuda_array_interface__; with device="cuda" its copy never leaves the GPU.
+    """A Tensor with a copy of data, of its shape: numbers, nested lists, arrays, Tensors, and what np.array takes.
 
     dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool. Raises OverflowError for
     Python's numbers that an integer dtype does not hold."""
-    if _is_on_gpu(data):
-        data = _shared(data)
-        if device == "cuda":
-            same = dtype is None or data.dtype == dtypes.as_dtype(dtype)
-            copied: Tensor = data.clone() if same else data.to(dtype)
-            return copied if requires_grad is False else copied.requires_grad_(requires_grad)
     if isinstance(data, Tensor):
         data = data.detach()._host()
-    typed = isinstance(data, (np.ndarray, np.generic))
+    typed = hasattr(data, "__array__")
     if not typed and isinstance(data, (list, tuple)):
         data = _without_tensors(data)
         typed = _first_is_typed(data)
@@ -82,68 +74,15 @@ def _first_is_typed(data: Any) -> bool:
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu") -> Tensor:
-    """data as a Tensor of its shape: itself if dtype and device fit, else sharing an array's memory, else a copy.
-
-    With device="cuda" an array is one with __cuda_array_interface__, that may be written to."""
-    if isinstance(data, Tensor):
-        return data.to(device).to(dtype or data.dtype)
-    if _is_on_gpu(data) and device == "cuda" and not data.__cuda_array_interface__["data"][1]:
-        return _shared(data).to(dtypes.as_dtype(dtype or data.__cuda_array_interface__["typestr"]))
-    if isinstance(data, np.ndarray) and device == "cpu" and (dtype is None or data.dtype == dtypes.as_dtype(dtype)):
-        dtypes.as_dtype(data.dtype)
-        return _sharing(dtypes.plain("as_tensor", data))
-    return tensor(data, dtype, device)
+    """data as a Tensor: itself if it is one whose dtype and device fit, else a copy, as tensor() makes it."""
+    return data.to(device).to(dtype or data.dtype) if isinstance(data, Tensor) else tensor(data, dtype, device)
 
 
 def from_numpy(array: Array) -> Tensor:
-    """A Tensor that shares the memory of a NumPy array, of its shape and dtype. Raises ValueError for elements that are
-    not aligned, or not a whole number of them apart, as those of a structured array's field may be: mg.tensor copies
-    them."""
+    """A Tensor with a copy of a NumPy array, of its shape and dtype."""
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
-    dtypes.as_dtype(array.dtype)
-    shared = dtypes.plain("from_numpy", array)
-    if array.size and not np.may_share_memory(shared, array):
-        raise ValueError(
-            f"from_numpy cannot share {array.itemsize}-byte elements that are not aligned, or whose strides "
-            f"{array.strides} are not multiples of their size; mg.tensor copies them"
-        )
-    return _sharing(shared)
-
-
-def _sharing(array: Array) -> Tensor:
-    """A Tensor around a NumPy array, which others may change."""
-    on = backend.get("cpu")
-    return Tensor._wrap(on.asarray(array), SharedStorage(on))
-
-
-def from_dlpack(other: Any) -> Tensor:
-    """A Tensor that shares the memory of another library's array (PyTorch, CuPy, JAX, …), of its shape, on CPU or GPU.
-
-    Raises TypeError for dtypes that minigrad lacks, RuntimeError for arrays of a GPU other than device 'cuda'."""
-    device = getattr(other, "__dlpack_device__", None)
-    if device is None or device()[0] not in _CUDA:
-        return from_numpy(np.from_dlpack(other))
-    on = backend.get("cuda")
-    return _typed(on.from_dlpack(other), on)
-
-
-_CUDA = 2, 13  # DLPack's numbers of a GPU's memory, and of memory that CPU and GPU share
-
-
-def _is_on_gpu(data: Any) -> bool:
-    return not isinstance(data, (Tensor, np.ndarray)) and hasattr(data, "__cuda_array_interface__")
-
-
-def _shared(array: Any) -> Tensor:
-    """A Tensor that shares the memory of an object with __cuda_array_interface__."""
-    on = backend.get("cuda")
-    return _typed(on.shared(array), on)
-
-
-def _typed(array: Any, on: Any) -> Tensor:
-    dtypes.as_dtype(array.dtype)
-    return from_backend(array, on)
+    return tensor(array)
 
 
 def _sizes(name: str, sizes: Any) -> tuple[int, ...]:

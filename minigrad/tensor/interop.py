@@ -1,9 +1,7 @@
-"""Tensors and other libraries: NumPy, DLPack, copies, Python numbers. Nothing here drops a gradient silently."""
+"""Tensors and other libraries: NumPy, copies, Python numbers. Nothing here drops a gradient silently."""
 
 import copy
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from .. import backend
 from ..autograd import GraphError, Storage
@@ -20,36 +18,20 @@ class Interop(Attributes):
 
     if TYPE_CHECKING:
 
-        def _host(self, shares: bool = False) -> Any: ...
+        def _host(self) -> Any: ...
 
     def numpy(self, *, force: bool = False) -> Array:
-        """The NumPy array, of the same shape and dtype, sharing memory on a CPU. Raises GraphError if the tensor
-        requires a gradient, which would be lost: detach() first, or say force=True."""
+        """A copy of the values as a NumPy array, of the same shape and dtype. Raises GraphError if the tensor requires
+        a gradient, which would be lost: detach() first, or say force=True."""
         if self.node is not None and not force:
             raise GraphError("numpy() would drop the gradient of a tensor that requires one; use .detach().numpy()")
-        shared: Array = self._host(shares=True)
-        return shared
+        values: Array = self._host().copy()
+        return values
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.array(self.numpy(), dtype=dtype, copy=copy)
-
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        if self.node is not None:
-            raise GraphError("__dlpack__ would drop the gradient of a tensor that requires one; use .detach()")
-        refuse("sharing memory by DLPack")
-        return self.array.__dlpack__(**kwargs)
-
-    def __dlpack_device__(self) -> Any:
-        return self.array.__dlpack_device__()
-
-    @property
-    def __cuda_array_interface__(self) -> Any:
-        """What other libraries read to share a GPU tensor's memory. Missing on the CPU, and on a tensor that requires a
-        gradient, which would be lost."""
-        if self.node is not None:
-            raise AttributeError("this tensor requires a gradient, which sharing would drop; use .detach()")
-        refuse("sharing memory with other libraries")
-        return self.array.__cuda_array_interface__
+        if copy is False:
+            raise ValueError("a Tensor shares no memory with NumPy: its values are copied")
+        return self.numpy().astype(dtype or self.dtype, copy=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickling and copy.copy keep the values, the device and whether a gradient is required, but not the graph or

@@ -431,46 +431,6 @@ def values_changed_before_backward(capture):
 
 
 @program
-def memory_shared_with_numpy(capture):
-    buffer, kept = np.zeros(3, np.float32), mg.zeros(3)
-    shared = mg.from_numpy(buffer)
-
-    @capture
-    def step(i):
-        buffer[:] = i
-        y = shared * 2
-        buffer[:] = 10 * i
-        z = shared + y
-        shared.add_(1)
-        kept[1:].mul_(0.5).add_(z[1:])
-        return y, z, shared * 3
-
-    return lambda i: [*step(i), shared.clone(), mg.tensor(buffer), kept.clone()]
-
-
-@program
-def one_buffer_shared_twice(capture):
-    buffer, kept = np.zeros((3, 2), np.float32), []
-    one, other = mg.from_numpy(buffer), mg.from_numpy(buffer)
-
-    @capture
-    def step(i):
-        y = other * 1
-        one.add_(1)
-        z = other * 2
-        buffer[:] += 1
-        kept.append(other[i % 3])
-        return y, z, one * 3
-
-    def call(i):
-        found = [*step(i), mg.tensor(buffer)]
-        buffer[:] *= 2  # which what is kept sees
-        return [*found, *kept]
-
-    return call
-
-
-@program
 def views_that_overlap(capture):
     line = mg.arange(10).float()
     early, late = line[1:6], line[2:7]  # made outside of the step

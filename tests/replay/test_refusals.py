@@ -36,7 +36,6 @@ REFUSED = {
     "a graph from outside": (lambda x: x * OUTSIDE[0], "a graph that began before the captured step: detach"),
     "a search for NaN": (searched, "detect_anomaly"),
     "a deep copy": (lambda x: copy.deepcopy(x * 2), "deepcopy"),
-    "DLPack": (lambda x: np.from_dlpack(x * 2), "DLPack"),
 }
 
 

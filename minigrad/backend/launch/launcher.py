@@ -189,12 +189,6 @@ class Launcher:
         """An array at an address. holder: what must live as long."""
         return np.asarray(_Address(address, shape, dtype, strides, holder, writeable))
 
-    def alike(self, x):
-        """A copy of x with its strides."""
-        y = self.array_in(self.memory(spanned(x)), -below(x), x.shape, x.dtype, x.strides)
-        self.refill(y, x)
-        return y
-
     def refill(self, y, x):
         """y[...] = x, of the same shape, dtype and device."""
         np.copyto(y, x)

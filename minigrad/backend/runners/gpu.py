@@ -169,21 +169,6 @@ class Cuda(Launched):
         """A copy on the GPU, through page-locked memory of CuPy's and without waiting: x may change at once."""
         return self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
 
-    def shared(self, x):
-        """The memory of another library's array on this GPU, an object with __cuda_array_interface__."""
-        return self._fit(self._cupy.asarray(x))
-
-    def from_dlpack(self, x):
-        """The array of an object with __dlpack__."""
-        return self._fit(self._cupy.from_dlpack(x))
-
-    def _fit(self, x):
-        """x, an array of CuPy. Raises ValueError unless a kernel could step through it by whole elements."""
-        steps = [step for n, step in zip(x.shape, x.strides) if n > 1]
-        if x.size and any(place % x.itemsize for place in (x.data.ptr, *steps)):
-            raise ValueError(f"an array of {x.dtype} whose elements lie {x.itemsize} bytes wide at strides {x.strides}")
-        return self.own(x)
-
     # A step uploads it once, and not at each call.
     arange = followed("arange", Launched.arange, lambda self, *args: self.copy(Launched.arange(self, *args)))
 

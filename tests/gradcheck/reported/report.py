@@ -22,18 +22,12 @@ class NumpyOp(Op):
         return f(*arrays)
 
     def backward(self, dy):
-        xs = [x.detach().numpy() if isinstance(x, mg.Tensor) else x for x in self.saved_inputs()]
+        xs = [x.array if isinstance(x, mg.Tensor) else x for x in self.saved_inputs()]
         with np.errstate(all="ignore"):
-            dxs = self.df(dy.detach().numpy(), *xs)
+            dxs = self.df(dy.array, *xs)
         dxs = dxs if isinstance(dxs, tuple) else (dxs,)
         dxs = dxs + (None,) * (len(xs) - len(dxs))
-        return tuple(None if dx is None else _tensor(dx, x.dtype, dy.array) for dx, x in zip(dxs, xs))
-
-
-def _tensor(dx, dtype, dy):
-    """dx as a Tensor. A view of dy is copied: from_numpy() would hide from the engine that they share memory."""
-    dx = np.array(dx, dtype, copy=True if np.may_share_memory(dx, dy) else None)
-    return mg.from_numpy(dx)
+        return tuple(None if dx is None else mg.tensor(np.asarray(dx, x.dtype)) for dx, x in zip(dxs, xs))
 
 
 def op(f, df):
@@ -73,5 +67,5 @@ def drawn(report, seed=0):
 
 
 def tensors(arrays):
-    """The arrays as Tensors that share their memory; all else as it is."""
+    """The arrays as Tensors; all else as it is."""
     return [mg.from_numpy(x) if isinstance(x, np.ndarray) else x for x in arrays]
