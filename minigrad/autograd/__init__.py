@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from .anomaly import AnomalyError
 from .cases import case
 from .graph import GraphError, Handle, Node, Storage, Value
-from ..base.quiet import quiet
 from .modes import (
     detect_anomaly, enable_grad, inference_mode, is_grad_enabled, mode, no_grad, switched, watch,
 )  # fmt: skip
@@ -25,7 +24,7 @@ from .walk import backward, reachable, vjp
 from ..base.missing import attributes
 
 __all__ = [
-    "AnomalyError", "case", "GraphError", "Handle", "Node", "Storage", "Value", "quiet",
+    "AnomalyError", "case", "GraphError", "Handle", "Node", "Storage", "Value",
     "detect_anomaly", "enable_grad", "inference_mode", "is_grad_enabled", "mode", "no_grad",
     "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declared", "registry",
     "backward", "reachable", "vjp",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.locks import accumulating
 from ..base.recording import thread
-from .modes import mode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +27,7 @@ class Storage:
 
     def __init__(self, backend: Any):
         self.backend = backend
-        self.version = None if mode.inference else 0  # None: an array made under inference_mode()
+        self.version = 0
         self.born = Storage.walk
 
     @classmethod
@@ -41,8 +40,7 @@ class Storage:
     def changed(self, times: int = 1) -> None:
         """Count an in-place change, so that the backward of an op that saved the old values raises. -1: take one back
         that raised, and wrote nothing."""
-        if self.version is not None:
-            self.version += times
+        self.version += times
         if thread.recorder is not None:
             thread.recorder.changed(self, times)
 

@@ -1,16 +1,17 @@
 """Grad modes: per-thread switches, as context managers and decorators."""
 
+import inspect
 import threading
 from collections.abc import Callable
-from typing import Any
+from contextlib import ContextDecorator
+from typing import Any, TypeVar
 
-from ..base.quiet import Switch
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class _Mode(threading.local):
     def __init__(self) -> None:  # once for each thread
         self.grad = True  # are ops recorded?
-        self.inference = False  # are new arrays barred from ever entering a graph?
         self.anomaly = False  # is every result searched for NaN and Inf?
         self.watch: Callable[..., object] | None = None  # called with (op, inputs, outputs) after every op
         self.inspecting = False  # does the current backward only show its steps, without hooks or .grad?
@@ -26,13 +27,19 @@ def _now() -> dict[str, Any]:
     return mode.__dict__
 
 
-class switched(Switch):
+class switched(ContextDecorator):
     """Sets modes inside a with-block or a decorated function, and restores all of them afterwards.
 
-    Other threads are not affected. An instance can be entered repeatedly, also while it is active."""
+    Other threads are not affected. An instance can be entered repeatedly, also while it is active. Raises TypeError for
+    a generator, which would run after the end of the block."""
 
     def __init__(self, **settings: Any):
         self.settings = settings
+
+    def __call__(self, function: F) -> F:
+        if inspect.isgeneratorfunction(function):
+            raise TypeError(f"{type(self).__name__} on a generator would end before it runs; use `with` inside it")
+        return super().__call__(function)
 
     def __enter__(self) -> Any:
         now = _now()
@@ -72,19 +79,14 @@ class no_grad(_Bare):
         super().__init__(grad=False)
 
 
+inference_mode = no_grad  # PyTorch's other name
+
+
 class enable_grad(_Bare):
     """Ops inside are recorded, even within `no_grad`: a with-block, or a decorator."""
 
     def __init__(self) -> None:
-        super().__init__(grad=True, inference=False)
-
-
-class inference_mode(_Bare):
-    """Like `no_grad`, and results can never enter a graph later: an op that would have to save one raises. With
-    mode=False it is `enable_grad`."""
-
-    def __init__(self, mode: bool = True) -> None:
-        super().__init__(grad=not mode, inference=mode)
+        super().__init__(grad=True)
 
 
 class detect_anomaly(switched):

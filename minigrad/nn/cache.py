@@ -13,7 +13,7 @@ class KVCache:
     k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), whose first `length` positions are filled; in memory k is
     transposed, as attention_decode wants it. `position`, an int64 Tensor (1,), is the same number on the device:
     with it a step is the same at each position. It is made by MultiheadAttention.new_cache and GPT.new_cache, and works
-    only under no_grad() or inference_mode(), since it is filled in place."""
+    only under no_grad(), since it is filled in place."""
 
     def __init__(
         self, batch: int, num_kv_heads: int, capacity: int, d_k: int, d_v: int, dtype: DTypeLike, device: str = "cpu"
@@ -55,9 +55,7 @@ class KVCache:
         B, nkv, _, d_k = self.k.shape
         d_v = self.v.shape[3]
         if is_grad_enabled():
-            raise RuntimeError(
-                "a KVCache is filled in place, which gradients cannot follow: use no_grad() or inference_mode()"
-            )
+            raise RuntimeError("a KVCache is filled in place, which gradients cannot follow: use no_grad()")
         given = [x.shape[:2] + x.shape[3:] for x in (k, v)]
         if given != [(B, nkv, d_k), (B, nkv, d_v)] or k.shape[2] != v.shape[2]:
             raise ValueError(

@@ -88,7 +88,6 @@ class Bindings:
             known = self.captured.get(storage)
             if known is None:
                 known = Storage(self.on)
-                known.version = None if storage.version is None else 0
                 self.tree.storages.add(known)
                 self._alike(storage, known)
             storage = known

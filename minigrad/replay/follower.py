@@ -69,8 +69,7 @@ class Follower(Bindings):
                 return self._at_once(cls, inputs[0], params, place)
         draws: list = []
         now = mode.__dict__
-        grad = now["grad"] if not now["inference"] else None  # is a graph recorded? None: nor ever
-        form = grad, [(name, exact(value, draws)) for name, value in params.items()] if params else ()
+        form = now["grad"], [(name, exact(value, draws)) for name, value in params.items()] if params else ()
         if now["anomaly"]:
             refuse("detect_anomaly() inside")
         e = self._next(cls, form, inputs) or self._capture_op(cls, inputs, params, form, draws)
@@ -227,7 +226,7 @@ class Follower(Bindings):
         given = self.given.get(storage) if inside else storage
         known = storage if inside else self.captured.get(storage)
         for partner in (given, known):
-            if partner is not None and partner is not storage and partner.version is not None:
+            if partner is not None and partner is not storage:
                 partner.version += times
         if known is not None:
             self.tree.changed.add(known)

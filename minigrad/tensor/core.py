@@ -63,8 +63,6 @@ class Gradients(Attributes):
         elif self.node is None:
             if self.dtype.kind != "f":
                 raise TypeError(f"only floating-point tensors can require a gradient, not {self.dtype}")
-            if self.storage.version is None:
-                raise GraphError("a tensor made under inference_mode() cannot require a gradient; clone() it outside")
             self.node = Node(None, 0, self.shape, self.dtype, self.device)
         return self
 

@@ -110,8 +110,8 @@ def graph(
             raise TypeError(f"viz.graph draws Tensors, not {type(x).__name__}")
         if x.node is None:
             raise GraphError(
-                f"no graph was recorded for this tensor of shape {x.shape}: it was made under no_grad() or "
-                f"inference_mode(), or nothing that it was made from has requires_grad=True"
+                f"no graph was recorded for this tensor of shape {x.shape}: it was made under no_grad(), or "
+                f"nothing that it was made from has requires_grad=True"
             )
     roots = list(dict.fromkeys(x.node for x in tensors))
     recorded = _Recorded(roots, names, show)

@@ -79,15 +79,6 @@ def test_changes_in_place():
         mg.ones(1).expand(3).clamp_(0, 1)
 
 
-def test_inference_mode():
-    x = leaf(1.0)
-    with mg.inference_mode():
-        y = x * 2
-        with mg.inference_mode(False):
-            assert mg.is_grad_enabled()
-    assert not y.requires_grad and y.storage.version is None
-
-
 def test_devices():
     device = mg.device("cuda" if mg.cuda.is_available() else "cpu")
     x = mg.ones(2).to(device)

@@ -4,9 +4,8 @@ import math
 
 import numpy as np
 
-from ...autograd import inference_mode
+from ...autograd import no_grad
 from ...autograd.arguments import checked
-from ...base.quiet import quiet
 from ...dtypes import float16, float64
 from ...ops.index import Gather
 from ...ops.public import where
@@ -71,8 +70,7 @@ def _check_finite(largest):
         raise FloatingPointError(f"no token can be chosen: the largest logit is {wrong}")
 
 
-@inference_mode()
-@quiet()
+@no_grad()
 def generate(model, prompts, max_new_tokens, use_cache=True, each=None, **choice):
     """Continue prompts with a GPT: see GPT.generate."""
     if any(isinstance(prompt, str) for prompt in (prompts if isinstance(prompts, (list, tuple)) else [prompts])):
