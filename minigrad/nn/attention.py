@@ -183,11 +183,9 @@ class MultiheadAttention(Headed):
 
     @property
     def decodes(self) -> bool:
-        """True if a single query without masks, given a cache, can use attention_decode, the same at each position."""
-        if (_taken.get() or self.impl) != "fused" or self._head_hooks or (self.training and self.dropout):
-            return False
-        W = self.out_proj.weight
-        return W.storage.backend.attention_fits(W.dtype, max(self.d_k, self.d_v))
+        """True if a single query without masks, given a cache, takes KVCache.attend, the same at each position."""
+        impl = _taken.get() or self.impl
+        return impl == "fused" and not self._head_hooks and not (self.training and self.dropout)
 
     def _decoded(self, query, key, value, cache):
         """The fused form for a single query and a cache."""

@@ -2,23 +2,23 @@
 
 from ..autograd import is_grad_enabled
 from ..dtypes import int64
-from ..ops.attention import attention_decode
-from ..tensor import Tensor, zeros
+from ..ops.attention import scaled_dot_product_attention
+from ..ops.public import where
+from ..tensor import Tensor, arange, zeros
 from ..typing import DTypeLike
 
 
 class KVCache:
     """Keys and values of one attention layer, so that a new token costs a single query instead of a whole forward.
 
-    k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), whose first `length` positions are filled; in memory k is
-    transposed, as attention_decode wants it. `position`, an int64 Tensor (1,), is the same number on the device:
-    with it a step is the same at each position. It is made by MultiheadAttention.new_cache and GPT.new_cache, and works
-    only under no_grad(), since it is filled in place."""
+    k (B, nkv, capacity, d_k) and v (B, nkv, capacity, d_v), whose first `length` positions are filled. `position`, an
+    int64 Tensor (1,), is the same number on the device: with it a step is the same at each position. It is made
+    by MultiheadAttention.new_cache and GPT.new_cache, and works only under no_grad(), since it is filled in place."""
 
     def __init__(
         self, batch: int, num_kv_heads: int, capacity: int, d_k: int, d_v: int, dtype: DTypeLike, device: str = "cpu"
     ) -> None:
-        self.k = zeros(batch, num_kv_heads, d_k, capacity, dtype=dtype, device=device).mT
+        self.k = zeros(batch, num_kv_heads, capacity, d_k, dtype=dtype, device=device)
         self.v = zeros(batch, num_kv_heads, capacity, d_v, dtype=dtype, device=device)
         self.length, self.position = 0, zeros(1, dtype=int64, device=device)
 
@@ -39,10 +39,16 @@ class KVCache:
         """Add one position, k (B, nkv, 1, d_k) and v (B, nkv, 1, d_v), and let q (B, nh, 1, d_k) attend to all so far:
         (B, nh, 1, d_v). Raises as append does.
 
-        The work is in proportion to `length`. In a captured step each call adds another position."""
+        The operations are the same at each position, so that a captured step serves for all; the work is in proportion
+        to the capacity."""
         self._check(k, v)
         self.grow(1)
-        z = attention_decode(q, k, v, self.k.mT, self.v, self.position, scale)
+        places = arange(self.k.shape[2], device=q.device)  # (capacity,)
+        here = (places == self.position).unsqueeze(-1)  # (capacity, 1)
+        self.k.copy_(where(here, k, self.k))
+        self.v.copy_(where(here, v, self.v))
+        seen = places <= self.position  # (capacity,)
+        z = scaled_dot_product_attention(q, self.k, self.v, seen, scale=scale, enable_gqa=True)
         self.position.add_(1)
         return z
 

@@ -206,28 +206,6 @@ class AttentionBackward(FormulaOp):
         return dqk @ k, _over_groups(dqk.mT @ q, nkv), _over_groups(dropped.mT @ dz, nkv)
 
 
-class AttentionDecode(Op, abstract=True):
-    """z of one new position: its key and value join those in a cache, which is filled in place;   no gradient"""
-
-    differentiable = False
-
-    def forward(self, q, k, v, keys, values, length, scale):
-        _check_groups(q, k)
-        return self.backend.attention_decode_(q, k, v, keys, values, length, scale)
-
-
-def attention_decode(q, k, v, keys, values, length, scale=1.0):
-    """Attention of one new position, q (B, nh, 1, d_k), to the `length` ones in a cache and to itself: (B, nh, 1, d_v).
-
-    k (B, nkv, 1, d_k) and v (B, nkv, 1, d_v) are written into the cache's keys (B, nkv, d_k, capacity) and values
-    (B, nkv, capacity, d_v), at position `length`. length, an int64 Tensor (1,), is read on the device and not changed;
-    it must be below capacity. Under no_grad() or inference_mode(); the caller has checked shapes and dtypes."""
-    z = AttentionDecode.apply(q, k, v, keys, values, length, scale=float(scale))
-    keys.storage.changed()
-    values.storage.changed()
-    return z
-
-
 def _check_groups(q, k):
     nh, nkv = q.shape[1], k.shape[1]
     if nh != nkv and (nkv == 0 or nh % nkv):

@@ -167,9 +167,7 @@ def test_heads_beyond_the_second_dim_of_a_grid():
         q = np.zeros((heads // nh, nh, 1, 4), np.float32)
         o, lse = on.attention(q, q, q, None, None, 1.0, True)
         on.attention_backward(o, q, q, q, None, None, o, lse, 1.0, True)
-        keys, length = np.zeros((heads // nh, nh, 4, 1), np.float32), np.zeros(1, np.int64)
-        on.attention_decode_(q, q, q, keys, q, length, 1.0)
-    assert len(on.grids) == 8
+    assert len(on.grids) == 6
     for entry, grid in on.grids:
         assert len(grid) == 1 and grid[0] >= heads, entry
 
@@ -223,90 +221,3 @@ def test_nothing_to_attend_to(on):
         assert o.shape == (1, 2, 3, 5) and not o.any() and (lse[..., 1] == np.inf).all()
         dq, dk, dv = backend.attention_backward(o, q, k, v, None, None, o, lse, 1.0, False)
         assert not dq.any() and dk.shape == k.shape and dv.shape == v.shape
-
-
-# --------------------------------------------------------------------------------------------------------- one position
-
-DECODED = {  # B, nh, nkv, capacity, length, D, Dv
-    "the first": (2, 2, 2, 5, 0, 8, 8),
-    "the last": (2, 4, 2, 40, 39, 24, 40),
-    "one element": (1, 1, 1, 1, 0, 1, 1),
-    "several spans": (1, 6, 2, 600, 571, 32, 33),
-    "a whole span": (1, 2, 1, 257, 256, 64, 72),
-    "large heads": (1, 3, 3, 90, 77, 128, 7),
-}
-
-
-def decoded(case, dtype):
-    """Arguments of attention_decode_, of odd strides; the caches are new at each call."""
-    B, nh, nkv, capacity, length, D, Dv = DECODED[case]
-    rng = np.random.default_rng(0)
-    qkv = rng.standard_normal((B, nh * D + nkv * (D + Dv))).astype(dtype)  # side by side, as a projection makes them
-    q, k, v = (
-        x.reshape(B, 1, n, d).transpose(0, 2, 1, 3)
-        for x, n, d in zip(np.split(qkv, [nh * D, (nh + nkv) * D], 1), (nh, nkv, nkv), (D, D, Dv))
-    )
-    keys, values = (
-        rng.standard_normal((nkv, B, n, m + 3)).astype(dtype)[..., 1 : m + 1].swapaxes(0, 1)
-        for n, m in ((D, capacity), (capacity, Dv))
-    )
-    keys[..., length:] = values[:, :, length:] = np.nan  # what is not filled yet is never read
-    return [q, k, v, keys, values, np.array([length]), 0.3]
-
-
-def check_decode(backend, case, dtype):
-    args = decoded(case, dtype)
-    q, k, v, keys, values, (length,), scale = decoded(case, dtype)
-    o = backend.attention_decode_(*args)
-    assert o.shape == (*q.shape[:3], v.shape[3]) and o.dtype == np.dtype(dtype)
-    assert o.transpose(0, 2, 1, 3).flags.c_contiguous
-    keys[..., length], values[:, :, length] = k[:, :, 0], v[:, :, 0]
-    np.testing.assert_array_equal(args[3], keys)
-    np.testing.assert_array_equal(args[4], values)
-    Q, K, V = wide(q, keys, values)
-    for b in range(len(q)):  # by hand
-        for h in range(q.shape[1]):
-            kv = h * k.shape[1] // q.shape[1]
-            scores = scale * (Q[b, h, 0] @ K[b, kv][:, : length + 1])
-            p = np.exp(scores - scores.max())
-            np.testing.assert_allclose(o[b, h, 0], p @ V[b, kv, : length + 1] / p.sum(), 0, 2 * EPS[dtype])
-
-
-@pytest.mark.parametrize("dtype", EPS)
-@pytest.mark.parametrize("case", DECODED)
-def test_decoding(case, dtype):
-    for backend in (type(cpu_backend("native"))(any_size=True), reference):
-        check_decode(backend, case, dtype)
-
-
-@pytest.mark.parametrize("case", DECODED)
-def test_decoding_in_blocks_of_threads(on, case):
-    check_decode(on, case, "float32")
-
-
-def test_decoding_in_half_precision(on):
-    for backend in (type(cpu_backend("native"))(any_size=True), on, reference):
-        args = decoded("the last", "float16")
-        expected = reference.attention_decode_(*wide(*decoded("the last", "float16")[:5]), *args[5:])
-        o = backend.attention_decode_(*args)
-        assert o.dtype == np.float16
-        np.testing.assert_allclose(o, expected, 0, 2e-3)
-
-
-@pytest.mark.parametrize("dtype", EPS)
-def test_decoding_what_is_not_finite(on, dtype):
-    """A NaN among the keys or values is passed on; scores of -∞ weigh nothing."""
-    for backend in (type(cpu_backend("native"))(any_size=True), on, reference):
-        for at in (0, 3):
-            for which in (3, 4):
-                q, k, v, keys, values = (np.ones((1, 1, *n), dtype) for n in ((1, 4), (1, 4), (1, 4), (4, 5), (5, 4)))
-                args = [q, k, v, keys, values, np.array([4]), 1.0]
-                args[which][(0, 0, slice(None), at) if which == 3 else (0, 0, at)] = np.nan
-                assert np.isnan(backend.attention_decode_(*args)).any()
-        for hidden in ([4], [0, 1, 2, 3], *([] if backend is reference else [[0, 1, 2, 3, 4]])):
-            q, k, v, keys, values = (np.ones((1, 1, *n), dtype) for n in ((1, 4), (1, 4), (1, 4), (4, 5), (5, 4)))
-            keys[..., hidden] = -np.inf
-            k[...] = keys[0, 0, 0, 4]
-            with np.errstate(invalid="ignore"):
-                o = backend.attention_decode_(q, k, v, keys, values, np.array([4]), 1.0)
-            np.testing.assert_array_equal(o, np.full_like(o, 0 if len(hidden) == 5 else 1))

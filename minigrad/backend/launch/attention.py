@@ -9,8 +9,6 @@ from .rules import HOST, KERNEL
 from .softmax import Softmax
 
 HEADS = Struct("heads.cuh", "Heads")
-DECODE = Struct("attention_decode.cu", "Decode")
-SPAN = constant("attention_decode.cu", "SPAN")
 THREADS = constant("attention.cuh", "THREADS")
 CHUNK = 16  # bytes
 LONGER = 8  # elements by which a row of the pattern is longer, at most
@@ -84,18 +82,6 @@ class Attention(Softmax):
         self.launch(file, "attention_dq", q.dtype, grid, THREADS, dq, delta, do, o, lse, q, *rest, shared=shared)
         grid, shared = _blocks(S, shape) * B * nkv, dk_dv_bytes(shape)
         self.launch(file, "attention_dk_dv", q.dtype, grid, THREADS, dk, dv, delta, do, lse, q, *rest, shared=shared)
-
-    @KERNEL
-    def attention_decode_(self, q, k, v, keys, values, length, scale):
-        q, k, v = (self._rows_dense(x) for x in (q, k, v))
-        (B, nh, _, D), Dv = q.shape, v.shape[3]
-        o = self._heads_last(B, nh, 1, Dv, q.dtype)
-        sizes = _decode(q.shape, v.shape, q.itemsize, *[x.strides for x in (q, k, v, keys, values)])
-        self.launch(
-            "attention_decode", "attention_decode", q.dtype, nh * B, 128, o, q, k, v, keys, values, length,
-            sizes, scale, shared=(SPAN + D + Dv) * real(q.dtype).itemsize,
-        )  # fmt: skip
-        return o
 
     def _like_heads(self, x):
         """x, or a copy of it that lies in memory as (B, T, nh, D)."""
@@ -208,12 +194,3 @@ def _heads(shape, shape_of_v, *strides):
         itemsize, in_bytes = of_x or (1, (0,) * HEADS.counts[name])
         steps[name] = [step // itemsize for step in in_bytes[: HEADS.counts[name]]]
     return HEADS(nh=nh, group=nh // max(nkv, 1), T=T, S=S, D=D, Dv=Dv, **steps)
-
-
-@functools.lru_cache(4096)
-def _decode(shape, shape_of_v, itemsize, *strides):
-    """The struct Decode of attention_decode.cu. strides, in bytes: of q, k, v, keys and values."""
-    (nh, _, D), (nkv, _, Dv) = shape[1:], shape_of_v[1:]
-    names = "q", "k", "v", "keys", "values"
-    steps = {name: [step // itemsize for step in steps[: DECODE.counts[name]]] for name, steps in zip(names, strides)}
-    return DECODE(nh=nh, group=nh // max(nkv, 1), D=D, Dv=Dv, **steps)

@@ -89,17 +89,6 @@ class Attention:
             dv[b] += np.matmul(dropped.swapaxes(-1, -2), dob).sum(2)
         return dq, dk, dv
 
-    def attention_decode_(self, q, k, v, keys, values, length, scale):
-        """Attention of one new position to itself and to those in a cache, which takes its key and value -> o.
-
-        q (B, nh, 1, D), k (B, nkv, 1, D), v (B, nkv, 1, Dv); keys (B, nkv, D, capacity) and values (B, nkv, capacity,
-        Dv) are the cache, of which `length` positions, an int64 array (1,) below capacity, are filled. k and v are
-        written behind them. o (B, nh, 1, Dv) lies in memory as (B, 1, nh, Dv). The work is in proportion to length,
-        whatever the capacity."""
-        n = int(length[0])
-        keys[..., n], values[:, :, n] = k[:, :, 0], v[:, :, 0]
-        return self.attention(q, keys[..., : n + 1].swapaxes(2, 3), values[:, :, : n + 1], None, None, scale, False)[0]
-
     def attention_fits(self, dtype, D, dropout=False):
         """Do attention() and its backward support heads of this size, and dropout, which takes a CPU less time with the
         pattern held? Kernels have limits, NumPy has none."""
