@@ -102,59 +102,6 @@ def test_a_real_size_with_several_threads():
     assert_equal(train(True, "AdamW", **sizes), train(False, "AdamW", **sizes))
 
 
-def test_a_state_dict_that_is_loaded_is_seen(kernels):
-    model = nn.Linear(3, 2)
-    optimizer = optim.AdamW(model.parameters(), lr=0.1)
-
-    def step(x):
-        optimizer.zero_grad()
-        loss = (model(x) ** 2).sum()
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    run, x = mg.capture(step), mg.ones(4, 3)
-    run(x)
-    saved = {name: p.clone() for name, p in model.state_dict().items()}, optimizer.state_dict()
-    saved[1]["state"] = {
-        i: {name: value.clone() if isinstance(value, mg.Tensor) else value for name, value in state.items()}
-        for i, state in saved[1]["state"].items()
-    }
-    after = [run(x), run(x)]
-    model.load_state_dict(saved[0]), optimizer.load_state_dict(saved[1])
-    again = [run(x), run(x)]
-    assert all(same(a, b) for a, b in zip(after, again))
-
-
-def test_gradients_after_a_call_are_those_of_the_call(kernels):
-    w = mg.ones(3).requires_grad_()
-
-    def step(x):
-        w.grad = None
-        (w * x).sum().backward()
-
-    run = mg.capture(step)
-    for k in (1.0, 2.0, 3.0):
-        run(mg.full((3,), k))
-        assert w.grad.tolist() == [k, k, k]
-        w.grad = None  # what happens to it between calls makes no difference
-
-
-def test_gradients_cleared_at_the_end_stay_cleared(kernels):
-    w = mg.ones(3).requires_grad_()
-
-    def step(x):
-        loss = (w * x).sum()
-        loss.backward()
-        total = w.grad.sum()
-        w.grad = None
-        return total
-
-    run = mg.capture(step)
-    for k in (1.0, 2.0):
-        assert run(mg.full((3,), k)).item() == 3 * k and w.grad is None
-
-
 def test_memory_is_planned(kernels):
     """A chain of additions needs the memory of two results at a time, not of all."""
 
