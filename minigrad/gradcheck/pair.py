@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import backend
 from ..autograd import Op, is_grad_enabled
-from ..tensor import from_numpy
+from ..dtypes import plain
+from ..tensor import from_backend, from_numpy
 from .subject import flat, gradients_of, host, mapped, nothing_returned
 
 
@@ -29,12 +31,12 @@ class Pair:
 
 
 def entered(x):
-    """A Tensor in the memory of the array x; x itself if its dtype makes it a constant."""
+    """A Tensor in the memory of the array x, as it lies there; x itself if its dtype makes it a constant."""
     if x.dtype.kind == "c":
         raise TypeError("gradcheck: complex inputs are not checked; pass real and imaginary part instead")
-    if x.dtype.kind == "f":
-        return from_numpy(x if x.dtype.itemsize <= 8 else x.astype(np.float64))
-    return from_numpy(x) if x.dtype in (np.int64, np.int32, np.bool_) else x
+    if x.dtype.kind != "f" and x.dtype not in (np.int64, np.int32, np.bool_):
+        return x
+    return from_backend(plain("gradcheck", x if x.dtype.itemsize <= 8 else x.astype(np.float64)), backend.get("cpu"))
 
 
 class _Call:

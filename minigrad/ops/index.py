@@ -154,11 +154,6 @@ def _of_gpu(input, index):
     return y.permute(*range(last.ndim, last.ndim + d), *range(last.ndim), *range(last.ndim + d, y.ndim)) if d else y
 
 
-def values_on_host(x):
-    """The values of a Tensor on the host, without its gradient. Raises CaptureError within a captured op."""
-    return x.detach().numpy() if x.device == "cpu" else x.detach().cpu().numpy()
-
-
 class Gather(Op):
     """y = x at `index` along dim;   dx = zeros with dy added at index"""
 
@@ -303,7 +298,7 @@ def scatter(input: T, dim: int, index: T, src: Operand) -> T:
     shape = tuple(input.shape[d] if d == dim else n for d, n in enumerate(index.shape))
     order = np.arange(index.shape[dim]).reshape(-1, *(1,) * (input.ndim - 1 - dim))
     writer = np.full(shape, -1)
-    np.put_along_axis(writer, values_on_host(index).astype(np.int64), np.broadcast_to(order, index.shape), dim)
+    np.put_along_axis(writer, index.numpy().astype(np.int64), np.broadcast_to(order, index.shape), dim)
     written = Gather.apply(src, input.constant(np.maximum(writer, 0)), dim=dim)
     return where(_widened(input.constant(writer >= 0), input.shape), _widened(written, input.shape), input)
 
@@ -329,8 +324,8 @@ def nonzero(input: T, as_tuple: bool = False) -> T | tuple[T, ...]:
     """Where x is not 0, int64 (n, ndim), row by row. as_tuple: an index for each dim, (n,), as x[…] takes them. On the
     host."""
     if as_tuple:
-        return tuple(input.constant(places) for places in np.nonzero(np.atleast_1d(values_on_host(input))))
-    return input.constant(np.argwhere(values_on_host(input)))
+        return tuple(input.constant(places) for places in np.nonzero(np.atleast_1d(input.numpy(force=True))))
+    return input.constant(np.argwhere(input.numpy(force=True)))
 
 
 class Embedding(Op):

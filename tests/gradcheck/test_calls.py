@@ -246,3 +246,10 @@ def test_a_tensor_that_the_function_closes_over_is_named_where_its_dtype_does_no
     with pytest.raises(TypeError, match="pass the tensors that the function closes over as inputs"):
         gradcheck(lambda layer: layer(x).sum(), layer)
     mg.gradcheck(lambda layer, x: layer(x).sum(), layer, x)  # the module can be called, too
+
+
+def test_arrays_of_a_pair_are_checked_as_they_lie_too():
+    x, wrong = np.random.default_rng(0).standard_normal((3, 15))[:, ::5], lambda x: x.strides == (120, 40)
+    how = dict(mode="probes", probes=["layouts"], raise_on_fail=False)
+    found = gradcheck(np.sin, x, vjp=lambda dy, x: dy * np.cos(x) * (1 + wrong(x)), **how)
+    assert [f.check for f in found.findings if f.verdict == FAIL] == ["layout as given"]
