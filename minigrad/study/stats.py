@@ -3,8 +3,8 @@
 Functions of patterns (…, T, S), a row for each query, are means over the queries to which they apply, and nan where
 there are none. Rows of a pattern sum to 1, or to 0 for a query that sees nothing.
 
-STATS declares each statistic once: formula, unit, meaning, and the function that computes it. HeadTrace.table, the
-report and Recorder take statistics from there."""
+STATS declares each statistic once: formula, unit, meaning, and the function that computes it. HeadTrace.table and the
+report take statistics from there."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -231,7 +231,6 @@ STATS: dict[str, Stat] = {
 # --------------------------------------------------------------------------------------------------------------- table
 
 WIDTH = 120  # characters of a printed line
-RANK = "rank"  # the stat of whole numbers
 
 
 class HeadTable:
@@ -295,7 +294,7 @@ class HeadTable:
         blocks = [[*rows]]
         for stat in self._stats:
             numbers = [self._number(stat, *row) for row in self.rows]
-            column = [stat, *(map("{:.0f}".format, numbers) if stat == RANK else _cells(numbers))]
+            column = [stat, *_cells(numbers)]
             if len(blocks[-1]) > 2 and sum(_width(each) + 2 for each in blocks[-1]) + _width(column) > WIDTH:
                 blocks.append([*rows])
             blocks[-1].append(column)

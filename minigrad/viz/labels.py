@@ -11,7 +11,6 @@ FONT = {"fontname": "Helvetica,Arial,sans-serif"}
 STYLES = {
     "op": {"fillcolor": "#e6eef8", "color": "#7f9cc4"},
     "leaf": {"fillcolor": "#fbf0d5", "color": "#cfa74e", "style": "filled,rounded"},
-    "module": {"fillcolor": "#e9e5f6", "color": "#9488c4", "shape": "folder"},
     "dot": {"fillcolor": GREY, "color": GREY, "shape": "circle", "label": "", "width": "0.07"},
     "start": {"fillcolor": "#dff1e3", "color": "#6fae82", "style": "filled,rounded"},
     "plus": {"fillcolor": "#dff1e3", "color": "#6fae82", "shape": "circle", "margin": "0"},

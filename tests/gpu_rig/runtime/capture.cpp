@@ -1,10 +1,11 @@
-// Stream capture and graphs: what is captured, what is refused meanwhile, and with which code.
+// Stream capture and graphs: what is captured, what is refused meanwhile, and with which code. A captured stream is one
+// that does not block, in relaxed mode, and no other stream takes part.
 #include "rig.h"
 #include <algorithm>
+#include <memory>
 
 typedef std::vector<std::function<void()>> Nodes;
 static std::vector<Capture *> active;
-static thread_local std::vector<Capture *> begun_here;
 
 cudaError_t invalidate(Capture &capture, int code, const char *why) {
   capture.invalid = true;
@@ -19,32 +20,14 @@ cudaError_t refuse_wait_device() {
     error = invalidate(*capture, 900, "a wait for a device, one of whose streams is being captured");
   return error;
 }
-cudaError_t refuse_unsafe(const char *function) {
-  cudaError_t error = cudaSuccess;
-  for (Capture *capture : active) {
-    const bool here = std::count(begun_here.begin(), begun_here.end(), capture);
-    if (capture->mode == cudaStreamCaptureModeGlobal || (capture->mode == cudaStreamCaptureModeThreadLocal && here)) {
-      capture->invalid = true;
-      error = refuse(900, "%s while a stream is captured, in a mode that is not relaxed", function);
-    }
-  }
-  return error;
-}
-cudaError_t refuse_legacy() {
-  for (Capture *capture : active)
-    if (capture->origin->blocking)
-      return invalidate(*capture, 906, "use of the legacy stream while a stream that waits for it is being captured");
-  return cudaSuccess;
-}
 
 API cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   ENTER;
   Stream &s = stream_of(stream);
-  if (s.legacy) return refuse(900, "the legacy stream cannot be captured");
+  if (s.legacy || s.blocking || mode != cudaStreamCaptureModeRelaxed)
+    return refuse(801, "the rig captures streams that do not block, in relaxed mode");
   if (s.capture) return refuse(cudaErrorIllegalState, "this stream is being captured already");
-  s.capture = new Capture{&s, mode, {}, {}};
-  active.push_back(s.capture);
-  begun_here.push_back(s.capture);
+  active.push_back(s.capture = new Capture);
   return cudaSuccess;
 }
 API cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
@@ -53,22 +36,16 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
   *graph = nullptr;
   if (!s.capture) return refuse(cudaErrorIllegalState, "this stream is not being captured");
   Capture *capture = s.capture;
-  if (capture->origin != &s) return invalidate(*capture, 903, "a capture is ended by the stream that it began with");
-  bool unjoined = false;
-  for (auto &other : capture->joined) other.first->capture = nullptr, unjoined |= other.second;
   s.capture = nullptr;
   active.erase(std::remove(active.begin(), active.end(), capture), active.end());
-  begun_here.erase(std::remove(begun_here.begin(), begun_here.end(), capture), begun_here.end());
+  std::unique_ptr<Capture> over(capture);
   if (capture->invalid) return refuse(901, "the capture was invalidated by what was refused during it");
-  if (unjoined) return refuse(904, "a stream has work in this capture that the first stream has not waited for");
   *graph = (cudaGraph_t) new Nodes(std::move(capture->nodes));
-  return cudaSuccess;  // a Capture is never deleted: events point to it
+  return cudaSuccess;
 }
 API cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
   ENTER;
   const Stream &s = stream_of(stream);
-  if (s.legacy)
-    if (auto error = refuse_legacy()) return error;
   *status = !s.capture           ? cudaStreamCaptureStatusNone
             : s.capture->invalid ? cudaStreamCaptureStatusInvalidated
                                  : cudaStreamCaptureStatusActive;

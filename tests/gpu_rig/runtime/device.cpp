@@ -70,12 +70,7 @@ static const std::map<int, const char *> NAMES = {{1, "InvalidValue"},
                                                   {801, "NotSupported"},
                                                   {900, "StreamCaptureUnsupported"},
                                                   {901, "StreamCaptureInvalidated"},
-                                                  {902, "StreamCaptureMerge"},
-                                                  {903, "StreamCaptureUnmatched"},
-                                                  {904, "StreamCaptureUnjoined"},
-                                                  {905, "StreamCaptureIsolation"},
-                                                  {906, "StreamCaptureImplicit"},
-                                                  {907, "CapturedEvent"}};
+                                                  {905, "StreamCaptureIsolation"}};
 
 static const char *name_of(int code) {
   static std::map<int, std::string> made;

@@ -47,10 +47,7 @@ struct Work {
 };
 
 struct Capture {
-  Stream *origin;
-  cudaStreamCaptureMode mode;
   std::vector<std::function<void()>> nodes;
-  std::map<Stream *, bool> joined;  // other streams, and whether they have work that the origin has not waited for
   bool invalid = false;
 };
 
@@ -71,6 +68,4 @@ bool any_pending(const Stream &);
 // ---- capture.cpp
 cudaError_t refuse_wait(Stream &);  // waiting for a stream, or asking it anything, while it is captured
 cudaError_t refuse_wait_device();
-cudaError_t refuse_unsafe(const char *function);  // what may wait implicitly, such as cudaMalloc; mode `relaxed` allows
-cudaError_t refuse_legacy();                      // the legacy stream, while a stream is captured that waits for it
 cudaError_t invalidate(Capture &, int code, const char *why);

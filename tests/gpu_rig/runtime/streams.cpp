@@ -8,9 +8,6 @@ static std::vector<Stream *> streams;  // never deleted: marks point to them
 
 struct Event {
   Mark mark{nullptr, 0};
-  Capture *capture = nullptr;
-  Stream *captured_in = nullptr;
-  unsigned long long nodes = 0;
 };
 
 static Stream &legacy() {
@@ -28,11 +25,9 @@ cudaError_t enqueue(Stream &s, std::function<void()> run, std::vector<Mark> afte
   if (s.capture) {
     if (s.capture->invalid) return refuse(901, "the capture was invalidated before");
     s.capture->nodes.push_back(std::move(run));
-    if (&s != s.capture->origin) s.capture->joined[&s] = true;
     return cudaSuccess;
   }
   if (s.legacy) {  // it waits for all blocking streams, and they wait for it
-    if (auto error = refuse_legacy()) return error;
     for (Stream *other : streams)
       if (other->blocking && !other->legacy && other->done < other->queued)
         after.push_back({other, other->queued});
@@ -128,18 +123,14 @@ API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   ENTER;
   Event &e = *(Event *)event;
   Stream &s = stream_of(stream);
-  if (s.capture) {
-    e.capture = s.capture, e.captured_in = &s, e.nodes = s.capture->nodes.size();
-    return cudaSuccess;
-  }
+  if (s.capture) return invalidate(*s.capture, 801, "the rig has no events in a captured stream");
   if (auto error = enqueue(s, [] {})) return error;
-  e.capture = nullptr, e.mark = {&s, s.queued};
+  e.mark = {&s, s.queued};
   return cudaSuccess;
 }
 API cudaError_t cudaEventQuery(cudaEvent_t event) {
   ENTER;
   const Event &e = *(Event *)event;
-  if (e.capture) return refuse(cudaErrorCapturedEvent, "query of an event that was recorded in a captured stream");
   if (!e.mark.stream || e.mark.stream->done >= e.mark.number) return cudaSuccess;
   run_until({e.mark.stream, e.mark.stream->done + 1});
   return cudaErrorNotReady;
@@ -147,7 +138,6 @@ API cudaError_t cudaEventQuery(cudaEvent_t event) {
 API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ENTER;
   const Event &e = *(Event *)event;
-  if (e.capture) return refuse(cudaErrorCapturedEvent, "wait for an event that was recorded in a captured stream");
   if (e.mark.stream) run_until(e.mark);
   return waited();
 }
@@ -168,15 +158,7 @@ API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsi
   ENTER;
   Stream &s = stream_of(stream);
   const Event &e = *(Event *)event;
-  if (!e.capture) {
-    if (s.capture)
-      return invalidate(*s.capture, 905, "a captured stream waits for an event from outside of the capture");
-    return e.mark.stream ? enqueue(s, [] {}, {e.mark}) : cudaSuccess;
-  }
-  if (s.legacy) return invalidate(*e.capture, 906, "the legacy stream waits for an event of a captured stream");
-  if (s.capture && s.capture != e.capture) return invalidate(*s.capture, 902, "two captures would become one");
-  if (!s.capture) s.capture = e.capture, e.capture->joined[&s] = true;
-  auto joined = e.capture->joined.find(e.captured_in);
-  if (joined != e.capture->joined.end() && e.nodes == e.capture->nodes.size()) joined->second = false;
-  return cudaSuccess;
+  if (s.capture)
+    return invalidate(*s.capture, 905, "a captured stream waits for an event from outside of the capture");
+  return e.mark.stream ? enqueue(s, [] {}, {e.mark}) : cudaSuccess;
 }
