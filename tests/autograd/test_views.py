@@ -1,11 +1,19 @@
 """A view is a value of its own in the graph, also where it has the shape that its base has."""
 
+import numpy as np
 import pytest
 
 import minigrad as mg
 from minigrad.nn import functional as F
 
+
+class Strided(mg.Op, abstract=True):
+    def forward(self, x):
+        return np.lib.stride_tricks.as_strided(x, x.shape, x.strides)
+
+
 SAME_SHAPE = {
+    "a view of no base": Strided.apply,
     "reshape": lambda h: h.reshape(2, 3),
     "reshape -1": lambda h: h.reshape(-1, 3),
     "view": lambda h: h.view(2, 3),
