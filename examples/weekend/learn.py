@@ -390,7 +390,7 @@ def gpt(m):
     with study.trace_heads(model) as trace:
         _, loss = model(mg.tensor(x), mg.tensor(y))
         loss.backward()
-    p, mine = {name: m.Tensor(w.numpy().copy()) for name, w in model.state_dict().items()}, {}
+    p, mine = {name: m.Tensor(w.numpy()) for name, w in model.state_dict().items()}, {}
     own = m.loss_of(p, x, y, 2, 2, mine)
     for layer in trace:
         for name in ("q", "k", "v", "pattern", "z"):

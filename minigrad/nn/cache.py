@@ -55,7 +55,8 @@ class KVCache:
     def clear(self) -> None:
         """Forget all positions."""
         self.length = 0
-        self.position.zero_()
+        for x in (self.k, self.v, self.position):  # a weight of 0 does not hide an old NaN
+            x.zero_()
 
     def _check(self, k, v):
         B, nkv, _, d_k = self.k.shape
@@ -77,8 +78,3 @@ class KVCache:
         if self.length + T > capacity:
             raise ValueError(f"a KVCache of {capacity} positions holds {self.length} and cannot take {T} more")
         self.length += T
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the whole cache, filled or not."""
-        return (self.k.numel() + self.v.numel()) * self.k.dtype.itemsize

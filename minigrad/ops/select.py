@@ -195,5 +195,5 @@ def equal(input: T, other: T) -> bool:
 def allclose(input: T, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Is |x - other| ≤ atol + rtol |other| everywhere, both broadcast? A Python bool. Equal infinities are close, and
     NaNs if equal_nan. Raises ValueError for shapes that do not broadcast."""
-    x, other = (v.detach().cpu().numpy() if isinstance(v, Value) else v for v in (input, other))
+    x, other = (v.numpy(force=True) if isinstance(v, Value) else v for v in (input, other))
     return bool(np.allclose(x, other, rtol, atol, equal_nan))

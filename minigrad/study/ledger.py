@@ -133,7 +133,7 @@ def ledger(
 
     def gradient(node, g, fallback, number=0):
         part, of = parts.get(node, ...), came[node] if number else 0
-        array = g.detach().cpu().numpy()
+        array = g.numpy(force=True)
         return Gradient(called.get(node, fallback), array[part], array.shape, number, of)
 
     entries = []

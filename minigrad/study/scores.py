@@ -69,7 +69,7 @@ def head_scores(
 
             def score(layer, pattern, path=path):  # idx is set below
                 for kind in kinds:
-                    each = KINDS[kind](pattern.cpu().numpy(), idx.numpy())
+                    each = KINDS[kind](pattern.numpy(), idx.numpy())
                     sums[kind][path] += each * len(idx) / (n * len(periods))
 
             stack.callback(layer.register_head_hook("pattern", score, last=True).remove)

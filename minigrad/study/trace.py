@@ -174,7 +174,7 @@ class HeadTrace:
     def _keep_tokens(self, model, args):
         ints = [x for x in args if isinstance(x, Tensor) and x.ndim == 2 and x.dtype.kind in "iu"]
         known = len(ints) == 1 or (ints and isinstance(model, (GPT, AttentionOnly)))
-        self.tokens = ints[0].cpu().numpy().copy() if known else None
+        self.tokens = ints[0].numpy() if known else None
 
     def _keep(self, path, point, grads, layer, x):
         if point == INPUTS[0]:
@@ -277,9 +277,9 @@ class LayerTrace:
         return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token, self.crossed)
 
     def _keep(self, point, x, grads):
-        if point in INPUTS:  # x may change later, so it is copied; inputs that are one array share a copy
+        if point in INPUTS:  # inputs that are one Tensor share an array
             same = next((p for p, given in self._given.items() if given is x), None)
-            self._arrays[point] = _copy(x) if same is None else self._arrays[same]
+            self._arrays[point] = x.numpy(force=True) if same is None else self._arrays[same]
             self._given[point] = x
             return
         self._given.clear()
@@ -293,16 +293,11 @@ class LayerTrace:
         _add(self._arrays, name, self._own(point, g, 1 / self.scale))
 
     def _own(self, point, x, scale):
-        """x (B, nh, …) as an array (B, n, …), q kᵀ times the scale. The output is copied: it may get a stream added."""
-        if point == OUTPUT:
-            return _copy(x)
-        array = x.detach().cpu().numpy()
-        array = array if len(self.heads) == array.shape[1] else array[:, list(self.heads)]
+        """x as an array: y whole, of the others (B, nh, …) the traced heads (B, n, …), q kᵀ times the scale."""
+        array = x.numpy(force=True)
+        if point != OUTPUT and len(self.heads) != array.shape[1]:
+            array = array[:, list(self.heads)]
         return array * scale if point == "qk" else array
-
-
-def _copy(x):
-    return np.array(x.detach().cpu().numpy())
 
 
 def _add(sums, key, g):

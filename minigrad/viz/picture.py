@@ -290,7 +290,7 @@ class _Recorded:
 
 def norm(x):
     """The Euclidean norm of a Tensor, as a float. It is scaled first, so that squares neither overflow nor vanish."""
-    array = np.abs(x.detach().cpu().numpy().astype(np.float64))
+    array = np.abs(x.numpy(force=True).astype(np.float64))
     top = float(array.max(initial=0.0))
     return top * float(np.linalg.norm(array / top)) if 0 < top < np.inf else top
 
