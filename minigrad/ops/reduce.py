@@ -356,7 +356,7 @@ def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = T
     if not 0 <= k <= n:
         raise ValueError(f"topk: k = {k} of {n} elements along dim {dim}")
     order = argsort(input, dim, largest)
-    indices = order.narrow(dim, 0, k) if input.ndim else order
+    indices = order.narrow(dim, 0, k).clone() if input.ndim else order  # a view would keep all n alive
     return ValuesIndices(_at(input, dim, indices), indices)
 
 
