@@ -3,7 +3,7 @@
     python -m tests.oracle.torch_gradcheck    a Markdown table of who catches what
 
 A function of minigrad's is presented to PyTorch as a Function of its own, whose backward asks minigrad for the
-gradient; so both check the same code."""
+gradient; so both check the same code, on the same memory."""
 
 import warnings
 from functools import partial
@@ -12,6 +12,8 @@ import numpy as np
 import torch
 
 import minigrad as mg
+from minigrad import backend
+from minigrad.tensor import from_backend
 
 from ..gradcheck.reported import REPORTS
 from ..gradcheck.reported.__main__ import verdict
@@ -25,22 +27,24 @@ def bridged(function, inputs, floats):
         plain = array.flags.writeable and all(stride >= 0 for stride in array.strides)
         return torch.from_numpy(array if plain else array.copy())
 
+    def shared(x):
+        return from_backend(x.detach().numpy(), backend.get("cpu"))
+
     class Function(torch.autograd.Function):
         @staticmethod
         def forward(ctx, *xs):
             mg.manual_seed(0)  # the same random numbers each time
-            ctx.leaves = [mg.from_numpy(x.detach().numpy()).requires_grad_() for x in xs]
+            ctx.leaves = [shared(x).requires_grad_() for x in xs]
             given = list(inputs)
             for i, leaf in zip(floats, ctx.leaves):
                 given[i] = leaf
             ctx.y = function(*given)
-            return tensor(ctx.y.detach().numpy())
+            return tensor(ctx.y.array)
 
         @staticmethod
         def backward(ctx, dy):
-            dy = mg.from_numpy(dy.detach().numpy())
-            found = mg.grad(ctx.y, ctx.leaves, dy, allow_unused=True, retain_graph=True)
-            return tuple(tensor(np.zeros(x.shape) if g is None else g.numpy()) for x, g in zip(ctx.leaves, found))
+            found = mg.grad(ctx.y, ctx.leaves, shared(dy), allow_unused=True, retain_graph=True)
+            return tuple(tensor(np.zeros(x.shape) if g is None else g.array) for x, g in zip(ctx.leaves, found))
 
     return Function.apply
 
@@ -51,7 +55,7 @@ def objection(report, function, fast=False):
     inputs = tensors(drawn(report))
     floats = [i for i, x in enumerate(inputs) if isinstance(x, mg.Tensor) and x.is_floating_point()]
     torch.manual_seed(0)
-    points = [torch.from_numpy(inputs[i].numpy().copy()).requires_grad_() for i in floats]
+    points = [torch.from_numpy(inputs[i].numpy()).requires_grad_() for i in floats]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:

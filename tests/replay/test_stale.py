@@ -34,14 +34,8 @@ def test_the_arguments_of_each_call_are_used(kernels):
 
 def test_another_shape_dtype_or_layout_is_captured_anew(kernels):
     total = mg.capture(lambda x: (x * x).sum(0))
-    given = [
-        numbers(3, 4),
-        numbers(4, 4),
-        numbers(3, 4).double(),
-        numbers(4, 3).T,
-        numbers(3, 8)[:, ::2],
-        numbers(3, 4),
-    ]
+    given = [numbers(3, 4), numbers(4, 4), numbers(3, 4).double(), numbers(4, 3).T, numbers(3, 8)[:, ::2]]
+    given += given[:1]
     for x in given:
         assert same(total(x), (x * x).sum(0))
     assert total.calls["recorded"] == 5
