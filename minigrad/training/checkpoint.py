@@ -99,7 +99,7 @@ def _encoded(value: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any
     """`value` as JSON, whose arrays go to `arrays`. A list begins with the kind of what follows: ["dict", [key, value],
     …], ["tuple", …], ["tensor", name]."""
     if isinstance(value, Tensor | np.ndarray):
-        array = value.numpy(force=True) if isinstance(value, Tensor) else value
+        array = value._host() if isinstance(value, Tensor) else value  # not copied: a model may fill the memory
         as_dtype(array.dtype)  # raises TypeError for a dtype that is not ours
         name = ".".join(path) or "tensor"
         while name in arrays or name == "__metadata__":  # {"a.b": x, "a": {"b": y}} has one name twice
