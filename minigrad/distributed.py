@@ -71,7 +71,7 @@ def _in_one_piece(tensors, exchange):
     found = [x for x in tensors if x is not None]
     for dtype in sorted({str(x.dtype) for x in found}):
         same = [x for x in found if x.dtype == dtype]
-        host = [x.numpy(force=True) for x in same]
+        host = [x._host() for x in same]
         flat = np.concatenate([x.ravel() for x in host], dtype="float32" if dtype == "float16" else dtype)
         exchange(flat)
         ends = np.cumsum([x.size for x in host])[:-1]

@@ -47,8 +47,7 @@ class KVCache:
         here = (places == self.position).unsqueeze(-1)  # (capacity, 1)
         self.k.copy_(where(here, k, self.k))
         self.v.copy_(where(here, v, self.v))
-        seen = places <= self.position  # (capacity,)
-        z = scaled_dot_product_attention(q, self.k, self.v, seen, scale=scale, enable_gqa=True)
+        z = scaled_dot_product_attention(q, self.k, self.v, places <= self.position, scale=scale, enable_gqa=True)
         self.position.add_(1)
         return z
 

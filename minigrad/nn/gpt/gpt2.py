@@ -2,7 +2,8 @@
 
 import re
 
-from ...tensor import as_tensor
+from ...dtypes import plain
+from ...tensor import Tensor
 from .config import GPTConfig
 
 _LAYER = re.compile(r"blocks\.([0-9]{1,9})\.")
@@ -15,7 +16,7 @@ _NAMES = {
 
 
 def translated(state, n_head=None, **changes):
-    """(GPTConfig, {our path: Tensor}) of GPT-2's weights: see GPT.from_state_dict."""
+    """(GPTConfig, {our path: Tensor or array}) of GPT-2's weights: see GPT.from_state_dict."""
     own = {}
     for name, x in state.items():
         ours = _renamed(name.removeprefix("transformer."))
@@ -44,9 +45,9 @@ def _renamed(name):
 
 
 def _as_ours(name, x):
-    """One of Hugging Face's tensors as a Tensor, its matrices as (out, in)."""
+    """One of Hugging Face's tensors as a Tensor or an array, not copied, its matrices as (out, in)."""
     try:
-        x = as_tensor(x).detach()
+        x = x.detach() if isinstance(x, Tensor) else plain("tensor", x)
     except TypeError as error:
         raise ValueError(f"{name}: {error}") from None
     return x.T if name.endswith(_TRANSPOSED) and x.ndim == 2 else x
