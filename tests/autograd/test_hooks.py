@@ -92,3 +92,10 @@ def test_retain_grad():
     (h * 1).sum().backward()
     np.testing.assert_allclose(h.grad.numpy(), held.numpy() + 1)
     assert not np.shares_memory(h.grad.array, x.grad.array)
+
+
+def test_what_a_hook_keeps_and_returns_is_not_the_grad():
+    x, kept = leaf(3), []
+    x.register_hook(lambda g: kept.extend([g, g * 2]) or kept[1])
+    (x * 1).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2] and not any(np.shares_memory(g.array, x.grad.array) for g in kept)
