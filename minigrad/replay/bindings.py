@@ -15,8 +15,7 @@ from .memory import Memory
 class Bindings:
     """The part of a Follower that binds."""
 
-    flush: Any  # these two are the Follower's
-    _meet: Any
+    _meet: Any  # the Follower's
 
     def __init__(self, tree):
         self.tree, self.on, self.space, self.memory = tree, tree.on, tree.space, Memory(tree.on)
@@ -24,7 +23,6 @@ class Bindings:
         self.captured: dict = {}  # {storage or node from outside: the captured one}
         self.given: dict = {}  # the other way round
         self.journal: list = []  # (dict, key) of what was added to these three, to be undone
-        self.writes_outside = False  # do pending launches change memory outside the call?
 
     # -- is it the same?
 

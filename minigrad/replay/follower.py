@@ -43,6 +43,7 @@ class Follower(Bindings):
         # what the call has made and changed
         self.made: list = []  # Tensors
         self.spent: list[set] = []  # ops that walks have been through
+        self.writes_outside = False  # do pending launches change memory outside the call?
         self.numbers_vary = False  # has a number differed from that of other calls?
         self.runs_user_code = False  # is there user code for a walk to run?
         self.walking: set = set()  # captured leaves that a walk in Python has given the gradients of those outside
@@ -260,9 +261,7 @@ class Follower(Bindings):
             return x.storage.backend.to_numpy(x.array)
         if self.writes_outside or place[0] not in self.tree.outside:
             self.flush()
-        y = self.on.to_numpy(self.memory.array(place, x.array)).copy()
-        y.flags.writeable = False
-        return y
+        return self.on.to_numpy(self.memory.array(place, x.array)).copy()
 
     # -- primitives of backends outside of ops: in-place changes, new arrays, updates of optimizers
 

@@ -25,8 +25,8 @@ class Interop(Attributes):
         a gradient, which would be lost: detach() first, or say force=True."""
         if self.node is not None and not force:
             raise GraphError("numpy() would drop the gradient of a tensor that requires one; use .detach().numpy()")
-        values: Array = self._host().copy()
-        return values
+        values: Array = self._host()
+        return values.copy() if self.device == "cpu" else values  # a GPU's have been copied to the host
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:

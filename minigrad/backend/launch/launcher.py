@@ -173,25 +173,13 @@ class Launcher:
         array = np.zeros(shape, dtype)
         return array, array
 
-    def address(self, x):
-        """The address of an array's first element, to tell arrays apart. pointer() is for kernels."""
-        return x.ctypes.data
-
     def memory(self, nbytes):
         """An array of bytes in which a captured step computes."""
         return np.empty(nbytes, np.uint8)
 
-    def array_in(self, memory, start, shape, dtype, strides):
-        """An array whose first element is byte `start` of such memory."""
-        return np.ndarray(shape, dtype, memory.data, start, strides)
-
     def array_at(self, address, shape, dtype, strides, holder, writeable=True):
         """An array at an address. holder: what must live as long."""
         return np.asarray(_Address(address, shape, dtype, strides, holder, writeable))
-
-    def refill(self, y, x):
-        """y[...] = x, of the same shape, dtype and device."""
-        np.copyto(y, x)
 
     # -- arrays
 

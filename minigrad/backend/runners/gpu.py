@@ -245,12 +245,14 @@ class Cuda(Launched):
         return self.from_numpy(np.zeros(1, np.int64))
 
     def address(self, x):
+        """The address of an array's first element, to tell arrays apart. pointer() is for kernels."""
         return x.data.ptr
 
     def memory(self, nbytes):
         return self.array_type((nbytes,), np.uint8)
 
     def array_in(self, memory, start, shape, dtype, strides):
+        """An array whose first element is byte `start` of what memory() gave."""
         return self.array_type(shape, dtype, memptr=memory.data + start, strides=strides)
 
     def array_at(self, address, shape, dtype, strides, holder, writeable=True):
