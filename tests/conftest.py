@@ -23,6 +23,7 @@ from minigrad.backend.runners.compiler import CompilerError, find_compiler, fold
 from minigrad.backend.runners.native import TRAINING, Native
 from minigrad.random import manual_seed
 
+from .backend.contract import check_launches
 from .devices import DEVICES, backend_of
 
 SKIP_ALLOWED = "no GPU"
@@ -65,6 +66,7 @@ def cache(tmp_path, monkeypatch):
 
 def pytest_configure(config):
     """Where the user's own folders cannot be used, what is compiled goes into one that goes with the session."""
+    check_launches()
     # A shell has a background job ignore Ctrl-C, and nohup SIGHUP; what the tests start would inherit that.
     for number, heard in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *args: None)):
         if signal.getsignal(number) == signal.SIG_IGN:

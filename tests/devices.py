@@ -8,7 +8,6 @@ import pytest
 
 from minigrad import backend
 from minigrad.backend.launch import Launched
-from minigrad.backend.launch.contract import Contract
 from minigrad.backend.launch.source import source
 from minigrad.backend.runners.native import Native
 
@@ -26,9 +25,6 @@ class NoGpu(Launched):
     """What a GPU would be asked to launch: each launch is checked, and nothing is computed. Arrays are NumPy's, of
     zeros."""
 
-    def __init__(self):
-        self._contracts: dict = {}
-
     def empty(self, shape, dtype):
         return np.zeros(shape, dtype)
 
@@ -39,10 +35,7 @@ class NoGpu(Launched):
         return min(3, -(-n // 64)), 64
 
     def kernel(self, file, entry, dtype):
-        key = file, entry, dtype
-        if key not in self._contracts:
-            self._contracts[key] = types.SimpleNamespace(contract=Contract(entry, source(file, dtype.name)))
-        return self._contracts[key]
+        return types.SimpleNamespace(name=entry, text=source(file, dtype.name))
 
-    def _start(self, file, entry, dtype, grid, block, shared, args):
-        self.kernel(file, entry, dtype).contract.check(grid, args)
+    def _start(self, *launch):
+        pass

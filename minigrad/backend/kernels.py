@@ -179,6 +179,14 @@ class Struct:
         return {name: part if self.counts[name] > 1 else part[0] for name, part in parts}
 
 
+def signature(name, text):
+    """(the parameters of an entry point, the C type of each, '*' for a pointer, {struct among them: its bytes})."""
+    parameters = entry_points(text)[name][1]
+    kinds = [types(text).get(p.kind, p.kind) for p in parameters]
+    structs = {*kinds} - {"*", *C_TYPES.values()}
+    return parameters, kinds, {kind: Struct("", kind, text).size for kind in structs}
+
+
 class Structs(NamedTuple):
     """An array of structs, as an argument of a launch: a Struct and its rows, {field: value}, whose pointers are arrays
     or None. It is packed when its launch is about to run."""

@@ -330,8 +330,7 @@ class Follower(Bindings):
     def launch(self, *args):
         """Capture a launch."""
         launch = Launch(*args)
-        kernel = self.on.kernel(*launch[:3])  # compiled now: if it cannot be, nothing has happened yet
-        kernel.contract.check(launch.grid, launch.args)
+        self.on.kernel(*launch[:3])  # compiled now: if it cannot be, nothing has happened yet
         self.entry.launches.append(launch)
 
     def stream(self, draw):

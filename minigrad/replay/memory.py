@@ -349,7 +349,7 @@ PROGRAMS = {"cpu": Program, "cuda": GraphProgram}
 
 def _arrays(on, launch):
     """(array, may the launch change it?) of the arrays among its arguments."""
-    for x, p in zip(launch.args, on.kernel(*launch[:3]).contract.parameters):
+    for x, p in zip(launch.args, on.kernel(*launch[:3]).parameters):
         if type(x) is Structs:
             for row in x.rows:
                 yield from ((value, True) for value in row.values() if isinstance(value, on.array_type))

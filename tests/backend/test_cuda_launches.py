@@ -27,6 +27,7 @@ def normal(*shape):
 # ------------------------------------------------------------------------------------------------------- arguments
 
 STRUCT = bytes(range(24))
+LAYOUT = "struct Layout {\n  long long a, b, c;\n};\n"
 ARGUMENTS = {  # C type -> (what launch code gives, what CuPy is to get)
     "float": (1, np.float32(1)), "double": (1, np.float64(1)), "half": (0.5, np.float16(0.5)),
     "bool": (1, np.True_), "int": (-1, np.int32(-1)), "unsigned": (3, np.uint32(3)),
@@ -58,11 +59,9 @@ def kernel(*kinds):
     """A Kernel with these parameters, on what it asks of a Cuda, without a GPU."""
     on = types.SimpleNamespace(array_type=Array, gpu=0, shared_limit=227 << 10, with_tables=list)
     on.own = functools.partial(gpu.Cuda.own, on)
-    contract = types.SimpleNamespace(
-        name="k", kinds=kinds, sizes={"Layout": 24}, tables={}, quickly=lambda **_: lambda *_: True
-    )
-    raw = Raw()
-    return gpu.Kernel(on, lambda: {"k": raw}, contract)
+    parameters = ", ".join(f"{'float*' if kind == '*' else kind} p{i}" for i, kind in enumerate(kinds))
+    raw, text = Raw(), f'{LAYOUT}extern "C" __global__ void k({parameters}) {{\n}}\n'
+    return gpu.Kernel(on, lambda: {"k": raw}, "k", text)
 
 
 def test_arguments_become_exactly_what_is_declared():

@@ -59,7 +59,7 @@ def test_a_rule_is_followed():
 def test_a_family_has_the_same_name_on_every_floor():
     """And kernels/softmax.cu, kernels/attention_forward.cu and the like belong to one of them."""
     families = {name: {path.stem for path in (FOLDER / name).glob("*.py")} for name in ("numpy", "launch")}
-    helpers = {"__init__", "precision", "launcher", "rules", "source", "contract"}
+    helpers = {"__init__", "precision", "launcher", "rules", "source"}
     assert families["numpy"] - helpers == families["launch"] - helpers
     of_kernels = (families["launch"] - helpers) | {"captured"}  # which a captured step launches
     for path in find_kernels().glob("*.cu"):

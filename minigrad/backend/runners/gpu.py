@@ -16,9 +16,8 @@ import numpy as np
 
 from ...base.recording import refuse_within, uncaptured, user_line
 from .. import devices
-from ..kernels import C_TYPES, entry_points
+from ..kernels import C_TYPES, entry_points, signature
 from ..launch import Launched
-from ..launch.contract import Contract
 from ..launch.launcher import SHARED, below, spanned
 from ..launch.rules import HOST, VIEW, followed
 from ..numpy import NAMES
@@ -148,7 +147,7 @@ class Cuda(Launched):
                 return {name: module.get_function(name) for name in names}
 
         for name in names:
-            self._kernels[file, name, dtype] = Kernel(self, functions, Contract(name, text))
+            self._kernels[file, name, dtype] = Kernel(self, functions, name, text)
         return self._kernels[file, entry, dtype]
 
     # -- memory
@@ -347,16 +346,16 @@ class Kernel:
 
     Arguments are arrays, None for a null pointer, numbers, and bytes for structs."""
 
-    def __init__(self, on, functions, contract):
+    def __init__(self, on, functions, name, text):
         """functions(): {name: RawKernel} of a file, once it is compiled."""
-        self.on, self.functions, self.contract, self.kinds = on, functions, contract, contract.kinds
-        self.fits = contract.quickly(flag="c_contiguous", of_rows="c_contiguous")
-        made = {"*": self._pointer, **NUMBERS, **{kind: _struct(kind, size) for kind, size in contract.sizes.items()}}
+        self.on, self.functions, self.name, self.text = on, functions, name, text
+        self.parameters, self.kinds, sizes = signature(name, text)
+        made = {"*": self._pointer, **NUMBERS, **{kind: _struct(kind, size) for kind, size in sizes.items()}}
         self.made = [made[kind] for kind in self.kinds]
 
     @functools.cached_property
     def raw(self):
-        return self.functions()[self.contract.name]
+        return self.functions()[self.name]
 
     @functools.cached_property
     def room(self):
@@ -364,28 +363,20 @@ class Kernel:
         return SHARED - self.raw.shared_size_bytes
 
     def __call__(self, grid, block, shared, args):
-        if not self._fits(grid, args):
-            self.contract.check(grid, args)
-        self.launch(grid, block, shared, self.on.with_tables(args) if self.contract.tables else args)
+        self.launch(grid, block, shared, self.on.with_tables(args))
 
     def launch(self, grid, block, shared, args):
-        """Launch without a look at what the kernel declares of its arrays; tables are packed."""
+        """Launch with tables that are packed."""
         try:
             values = [make(x) for make, x in zip(self.made, args, strict=True)]
         except (OverflowError, TypeError, ValueError) as error:
             taken, given = len(self.kinds), len(args)
             why = error if taken == given else f"{taken} arguments were expected, not {given}"
-            raise TypeError(f"kernel {self.contract.name}({', '.join(self.kinds)}): {why}") from None
+            raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {why}") from None
         if shared > self.room:
             self.room = self.on.shared_limit - self.raw.shared_size_bytes
             self.raw.max_dynamic_shared_size_bytes = self.room
         self.raw(grid, block, values, shared_mem=shared)
-
-    def _fits(self, grid, args):
-        try:
-            return self.fits(grid, *args)
-        except (AttributeError, TypeError):
-            return False
 
     def _pointer(self, x):
         if x is None:

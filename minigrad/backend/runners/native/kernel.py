@@ -7,8 +7,7 @@ import struct
 
 import numpy as np
 
-from ...kernels import Structs, entry_points
-from ...launch.contract import Contract
+from ...kernels import Structs, entry_points, signature
 
 # How an argument of a C type is packed; each begins at a multiple of 8 bytes. A struct comes as bytes.
 FORMATS = {"*": "Q", "double": "d", "float": "f4x", "int": "i4x", "unsigned": "I4x", "long long": "q",
@@ -26,7 +25,7 @@ def exports(text):
 
 def kernels(text, library):
     """{entry point: its Kernel} of a compiled text."""
-    return {name: Kernel(Contract(name, text), getattr(library, f"run_{name}")) for name in entry_points(text)}
+    return {name: Kernel(name, text, getattr(library, f"run_{name}")) for name in entry_points(text)}
 
 
 def address(x):
@@ -48,28 +47,14 @@ class Kernel:
 
     Arguments are arrays, None for a null pointer, numbers, and bytes for structs, of the declared types."""
 
-    def __init__(self, contract, function):
-        self.contract, self.name, self.kinds = contract, contract.name, contract.kinds
+    def __init__(self, name, text, function):
+        self.name, self.text = name, text
+        self.parameters, self.kinds, sizes = signature(name, text)
         function.argtypes, function.restype = (ctypes.c_char_p, ctypes.c_char_p), None
         self.function = function
         self.pointers = [i for i, kind in enumerate(self.kinds) if kind == "*"]
-        sizes = contract.sizes
         self.words = [sizes.get(kind, 8) // 8 for kind in self.kinds]  # words of 8 bytes that each argument takes
         self._pack = struct.Struct("=" + "".join(FORMATS.get(kind) or f"{sizes[kind]}s" for kind in self.kinds)).pack
-
-    @functools.cached_property
-    def quick(self):
-        """A function (grid, *args) -> pack(args), True if there are tables in them, or None, an error too, if a quick
-        look does not tell that the arguments are right. A launch may take less time than a slow one."""
-        if self.contract.tables:
-            return self.contract.quickly("True", flag="carray", of_rows="carray")
-        first = "addressof(byte({0}))"  # raises unless the array is compact and writeable
-        given = [
-            f"0 if {p.name} is None else {first.format(p.name)}" if p.kind == "*" else p.name
-            for p in self.contract.parameters
-        ]
-        scope = dict(pack=self._pack, addressof=ctypes.addressof, byte=ctypes.c_char.from_buffer)
-        return self.contract.quickly(f"pack({', '.join(given)})", scope=scope)
 
     def pack(self, args):
         """The arguments, as `launch` of native.h reads them. Raises TypeError for others."""

@@ -7,7 +7,6 @@ import ctypes
 import functools
 import os
 import platform
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -85,16 +84,8 @@ class NativeKernels(Gemm, CpuAttention, Launched):
 
     def _start(self, file, entry, dtype, grid, block, shared, args):
         kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
-        try:
-            packed = kernel.quick(grid, *args)
-        except (TypeError, ValueError, AttributeError, struct.error):  # strided and read-only arrays, mistakes
-            packed = None
-        if packed is None:
-            kernel.contract.check(grid, args)
-        if type(packed) is not bytes:
-            args = self.with_tables(args)  # packed tables live until the kernel has run
-            packed = kernel.pack(args)
-        kernel.function(packed_grid(grid), packed)
+        args = self.with_tables(args)  # packed tables live until the kernel has run
+        kernel.function(packed_grid(grid), kernel.pack(args))
 
     def kernel(self, *key):
         """The Kernel of a file, entry and dtype."""

@@ -1,4 +1,4 @@
-"""What kernels assume about their arguments: declared above each of them, and checked before each launch.
+"""What kernels assume about their arguments: declared above each of them, and checked before each launch of a test.
 
     // args  y, x (rows, n); mean?, rstd (rows)
     extern "C" __global__ void forward(T* y, T* mean, T* rstd, const T* x, long long rows, long long n)
@@ -22,7 +22,6 @@ The parameters say the rest. A T* needs an array of the dtype that the kernel is
 written to, and must be writeable.
 """
 
-import ast
 import functools
 import math
 import re
@@ -31,7 +30,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import C_TYPES, Struct, Structs, constants, declared_above, entry_points, types
+from minigrad.backend.kernels import C_TYPES, Struct, Structs, constants, declared_above, entry_points, signature, types
+from minigrad.backend.launch.launcher import Launcher
 
 DTYPES = {c: np.dtype(name) for name, c in C_TYPES.items()}
 NUMBERS = dict.fromkeys("iub", (int, np.integer, np.bool_)) | {"f": (int, float, np.number, np.bool_)}
@@ -72,37 +72,22 @@ class Declared(NamedTuple):
     def any_rows(self):
         return self.dims.startswith("…")
 
-    @property
-    def sizes(self):
-        """Python: a tuple, without the "…" of any_rows."""
-        return f"({self.dims.lstrip('…, ')},)" if self.dims != "…" else "()"
-
-    def test(self, size, flag, x):
-        """Python that is true if the array called x fits. size: Python: how many elements it has to have, or has to
-        have at least, if it is strided. flag: an attribute of x.flags that must be set."""
-        tests = [f"{x}.itemsize == {self.dtype.itemsize}" if self.bits else f"{x}.dtype is dtype_{self.name}"]
-        if not self.any_rows:
-            tests.append(f"{x}.size {'>=' if self.steps else '=='} {size}")
-        elif self.dims != "…":
-            tests.append(f"{size} and {x}.size % ({size}) == 0")
-        tests += [f"{x}.flags.{flag}"] if flag else []
-        return f"({x} is None or {' and '.join(tests)})" if self.null else " and ".join(tests)
-
 
 class Contract:
     """The declarations of an entry point."""
 
     def __init__(self, name, text):
         """text: the source of its file, as a compiler gets it. Raises ContractError if a size is missing."""
-        declared, self.parameters = entry_points(text)[name]
+        declared, _ = entry_points(text)[name]
         self.name, self._text, self._types = name, text, types(text)
-        self.kinds = [self._types.get(p.kind, p.kind) for p in self.parameters]
-        self.structs = {p.name: k for p, k in zip(self.parameters, self.kinds) if k not in DTYPES and k != "*"}
-        self.sizes = {kind: _struct(kind, text).size for kind in self.structs.values()}  # unit: bytes
+        self.parameters, self.kinds, self.sizes = signature(name, text)
+        self.structs = {p.name: kind for p, kind in zip(self.parameters, self.kinds) if kind in self.sizes}
         self.arrays: dict[str, Declared] = {}
         self.tables: dict[str, tuple[str, dict[str, Declared]]] = {}  # {name: (rows, {field: Declared})}
         self.defined: dict[str, str] = {}  # {name: its definition}, in order
         self.conditions: list[str] = []
+        self._checked: set = set()  # the kinds of arguments that were valid
+        self._known = {**KNOWN, **constants(text)}
         pointers = {p.name: p for p in self.parameters if p.kind == "*"}
         for said in (declared, *(declared_above(text, f"struct {kind} {{") for kind in self.structs.values())):
             for part in filter(None, map(str.strip, said.split(";"))):
@@ -110,15 +95,6 @@ class Contract:
         missing = ", ".join(p for p in pointers if p not in self.arrays and p not in self.tables)
         if missing:
             raise ContractError(f"kernel {name}: no `// args` says how large {missing} must be")
-        self._checked: set = set()  # the kinds of arguments that were valid
-        # The sizes of some arrays depend on structs and are slow to compute. {what they depend on: [how many elements
-        # each must have]}
-        uses = {x.name: self._uses(_names(x.dims + x.steps)) for x in self.arrays.values()}
-        self._slow = [x for x in self.arrays.values() if x.steps or uses[x.name] & self.structs.keys()]
-        self._needed: dict = {}
-        numbers = {p.name for p in self.parameters if p.kind != "*"} | {"grid", "grid_y"}
-        self._key = sorted(set().union(*(uses[x.name] for x in self._slow)) & numbers)
-        self._known = {**KNOWN, **constants(text)}
 
     def _read(self, part, pointers):
         part, _, steps = part.partition(" at ")
@@ -149,40 +125,6 @@ class Contract:
             return DTYPES[self._types["R"]] if floats else np.dtype(np.int64)
         return np.dtype(np.float64) if of.startswith("Total") else DTYPES.get(self._types.get(of, of))
 
-    def _uses(self, names):
-        """The names, and those in their definitions."""
-        for name in reversed(self.defined):
-            if name in names:
-                names = names | _names(self.defined[name])
-        return names
-
-    # -- a quick look
-
-    def quickly(self, value="True", flag="", of_rows="", scope=()):
-        """A function (grid, *args) -> `value`, Python with names in `scope`, if a quick look tells that the arguments
-        are right; else None, or an error. It looks at strides and at what may be written to only if it is given a
-        `flag`, an attribute of x.flags that has to be set. of_rows: the same, for arrays in tables."""
-        scope = {**self._known, **dict(scope), "needed": self._needed}
-        arrays = list(self.arrays.values())
-        tests = [f"({condition})" for condition in self.conditions]
-        tests += [x.test(f"need[{i}]", flag, x.name) for i, x in enumerate(self._slow)]
-        tests += [x.test(_product(x.sizes), flag, x.name) for x in arrays if x not in self._slow]
-        for table, (count, fields) in self.tables.items():
-            of_row = " and ".join(x.test(f"row['{x.dims}']", of_rows, x.name) for x in fields.values())
-            rows = " ".join(f"for {name} in (row['{name}'],)" for name in fields)
-            tests.append(f"len({table}.rows) == {count} and all([{of_row} for row in {table}.rows {rows}])")
-            arrays += fields.values()
-        scope |= {f"dtype_{x.name}": x.dtype for x in arrays}
-        lines = [f"def look({', '.join(['launched', *(p.name for p in self.parameters)])}):"]
-        lines += [" grid, grid_y = launched[0], launched[-1]"]
-        if self._slow:
-            key = ", ".join([*self._key, *(f"{x.name} is None" for x in self._slow if x.null)])
-            lines += [f" need = needed.get(({key},))", " if need is None: return None"]
-        exec("\n".join([*lines, f" return {value} if {' and '.join(tests)} else None"]), scope)
-        return scope["look"]
-
-    # -- a thorough one
-
     def check(self, launched, args):
         """Raise ContractError unless a launch on a grid of `launched` may have these arguments, and TypeError if they
         are too few or too many, or one should be a number."""
@@ -191,7 +133,9 @@ class Contract:
         kind = (launched, *map(_kind, args))
         if self.tables or kind not in self._checked:
             self._check(launched, {p.name: x for p, x in zip(self.parameters, args)})
-            _remember(self._checked).add(kind)
+            if len(self._checked) == MOST:
+                self._checked.clear()
+            self._checked.add(kind)
 
     def _check(self, launched, given):
         for p, kind in zip(self.parameters, self.kinds):
@@ -205,32 +149,28 @@ class Contract:
         for name, value in self.defined.items():
             known[name] = eval(_code(value), known)
         operands: dict = {}
-        needed = {}
         for x in self.arrays.values():
             known["operand"] = operands[x.within] = operands.get(x.within, -1) + (given[x.name] is not None)
-            needed[x.name] = self._size(x, given[x.name], known)
+            self._fits(x, given[x.name], known)
         for name, (count, fields) in self.tables.items():
             if type(given[name]) is not Structs or len(given[name].rows) != known[count]:
                 self._refuse(f"{name} must be a table of {count} = {known[count]} rows")
             for row in given[name].rows:
                 for field, x in fields.items():
-                    self._size(x, row[field], row)
+                    self._fits(x, row[field], row)
         for condition in self.conditions:
             if not eval(_code(condition), known):
                 self._refuse(f"{condition} must be so")
-        if self._slow:
-            key = [given.get(name, known[name]) for name in self._key]
-            key += [given[x.name] is None for x in self._slow if x.null]
-            _remember(self._needed)[tuple(key)] = [needed[x.name] for x in self._slow]
 
-    def _size(self, x, array, known):
-        """How many elements an array must have, if it is compact. Raises ContractError if it does not fit."""
+    def _fits(self, x, array, known):
+        """Raise ContractError unless an array is what is declared."""
         if array is None and x.null:
-            return 0
+            return
 
         def refuse(why):
             where = f"in {x.within}" if x.within else f"({x.dims})" + f" at {x.steps}" * bool(x.steps)
-            numbers = [f"{name} = {known[name]}" for name in sorted(_names(x.dims)) if type(known.get(name)) is int]
+            names = sorted(set(re.findall(r"(?<![.\w])[A-Za-z_]\w*", x.dims)))
+            numbers = [f"{name} = {known[name]}" for name in names if type(known.get(name)) is int]
             self._refuse(", ".join([f"{x.of}* {x.name} {where}", *numbers]) + f": it {why}")
 
         if not hasattr(array, "strides") or isinstance(array, np.generic):
@@ -239,14 +179,14 @@ class Contract:
             refuse(f"is of {array.dtype}, and must be of {x.dtype}")
         if x.written and not getattr(array.flags, "writeable", True):
             refuse("is written to, and must not be read-only")
-        dims = eval(_code(x.sizes), KNOWN, known)
+        dims = eval(_code(f"({x.dims.lstrip('…, ')},)" if x.dims != "…" else "()"), KNOWN, known)
         if not x.steps:
             size = math.prod(dims)
             if array.size % size if x.any_rows and size else array.size != size and (array.size or not x.any_rows):
                 refuse(f"has shape {array.shape}, and must have {'rows of ' * x.any_rows}{size} elements")
             if not array.flags.c_contiguous:
                 refuse(f"has strides {array.strides}, and must be compact")
-            return size
+            return
         if any(step % array.itemsize for n, step in zip(array.shape, array.strides) if n > 1):
             refuse(f"has strides of {array.strides} bytes, of elements of {array.itemsize}")
         steps = eval(_code(f"(*({x.steps}),)" if x.steps[0] != "*" else f"({x.steps},)"), KNOWN, known)
@@ -254,15 +194,9 @@ class Contract:
         own = _reach(array.shape, [step // array.itemsize for step in array.strides])
         if 0 not in dims and not own[0] <= low <= high <= own[1]:
             refuse(f"has shape {array.shape} and strides {array.strides}, but is used from element {low} to {high}")
-        return math.inf if low else high + 1
 
     def _refuse(self, why):
         raise ContractError(f"kernel {self.name}: {why}")
-
-
-def _names(code):
-    """The names in Python code, but those of attributes."""
-    return set(re.findall(r"(?<![.\w])[A-Za-z_]\w*", code))
 
 
 @functools.lru_cache(4096)
@@ -275,11 +209,6 @@ def _struct(kind, text):
     return Struct("", kind, text)
 
 
-def _product(sizes):
-    """Python: the product of a tuple of Python."""
-    return "*".join(f"({ast.unparse(n)})" for n in ast.parse(sizes, mode="eval").body.elts) or "1"
-
-
 def _reach(sizes, steps):
     """The lowest and the highest element of an array of these sizes and strides."""
     ends = [(n - 1) * step for n, step in zip(sizes, steps)]
@@ -287,15 +216,28 @@ def _reach(sizes, steps):
 
 
 def _kind(x):
-    if type(x) is np.ndarray:
-        return x.dtype, x.shape, x.strides, x.flags.writeable
     if hasattr(x, "strides") and not isinstance(x, np.generic):
         return x.dtype, x.shape, x.strides, getattr(x.flags, "writeable", True)
     return x if isinstance(x, (int, bytes, np.integer)) or x is None else type(x)
 
 
-def _remember(found):
-    """found, emptied if it has become large."""
-    if len(found) >= MOST:
-        found.clear()
-    return found
+@functools.cache
+def contract(name, text):
+    return Contract(name, text)
+
+
+def check_launches():
+    """Have each launch from now on checked, also where a step captures it."""
+    run = Launcher._run.fget
+
+    def checked(self):
+        go = run(self)
+
+        def launch(file, entry, dtype, grid, block, shared, args):
+            kernel = self.kernel(file, entry, dtype)
+            contract(kernel.name, kernel.text).check(grid, args)
+            go(file, entry, dtype, grid, block, shared, args)
+
+        return launch
+
+    Launcher._run = property(checked)
