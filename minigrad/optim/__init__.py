@@ -1,7 +1,8 @@
 """Optimizers with parameter groups; learning rates that follow a schedule.
 
-optimizer.py has what all share. sgd.py, adam.py and muon.py are the formulas: `update`, in Tensor operations, is the
-definition; `update_all` is the same as a few kernels for all parameters. Muon is for the matrices within a model:
+optimizer.py has what all share, and how to write one. sgd.py, adam.py and muon.py are options; their formulas are
+primitives, which change all parameters at once: backend/numpy/optim.py has them in NumPy. Muon is for the matrices
+within a model:
 
     inside, rest = model.muon_groups(weight_decay=0.1)  # of an nn.GPT
     optimizer = Optimizers(Muon(inside, lr=0.02), AdamW(rest, lr=6e-3))  # steps and is saved as one

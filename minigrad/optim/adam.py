@@ -1,10 +1,8 @@
 """Adam, and AdamW."""
 
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..tensor import Tensor
-from .optimizer import Optimizer, hyperparameters, launches
+from .optimizer import Optimizer
 
 if TYPE_CHECKING:
     from ..optim.optimizer import Params
@@ -20,7 +18,7 @@ class Adam(Optimizer):
 
     Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
-    buffers = ("m", "v")
+    primitive, buffers = "adam_", ("m", "v")
     decoupled = False
 
     def __init__(
@@ -29,25 +27,11 @@ class Adam(Optimizer):
     ) -> None:  # fmt: skip
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
-    def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
-        m, v, t, (beta1, beta2) = state["m"], state["v"], state["step"], group["betas"]
-        if self.decoupled:
-            p *= 1 - group["lr"] * group["weight_decay"]
-        elif group["weight_decay"]:
-            g = g + group["weight_decay"] * p
-        m.mul_(beta1).add_((1 - beta1) * g)
-        v.mul_(beta2).add_((1 - beta2) * g * g)
-        p -= group["lr"] * (m / (1 - beta1**t)) / ((v / (1 - beta2**t)).sqrt() + group["eps"])
+    def _shared(self, group):
+        return *group["betas"], group["eps"], self.decoupled
 
-    def update_all(self, due: list[Any]) -> None:
-        for (on, *shared), parameters in launches(due, lambda group: (*group["betas"], group["eps"])):
-            numbers, options = hyperparameters(
-                parameters, lambda s, group: (group["lr"], group["weight_decay"], s["step"])
-            )
-            slots = [
-                (p, g, state["m"].array, state["v"].array, row) for (p, g, state, _), row in zip(parameters, numbers)
-            ]
-            on.adam_(slots, options, *shared, self.decoupled)
+    def _numbers(self, state, group):
+        return group["lr"], group["weight_decay"], state["step"]
 
 
 class AdamW(Adam):

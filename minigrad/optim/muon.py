@@ -1,12 +1,10 @@
 """Muon: momentum, made orthogonal."""
 
 import math
-from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..dtypes import is_number
-from ..tensor import Tensor
-from .optimizer import Optimizer, hyperparameters, launches
+from .optimizer import Optimizer
 
 if TYPE_CHECKING:
     from ..optim.optimizer import Params
@@ -24,9 +22,12 @@ class Muon(Optimizer):
         m = μ m + (1 - μ) g;   x = orthogonal(μ m + (1 - μ) g);   p -= lr · weight_decay · p;   p -= lr · scale · x
 
     and x = orthogonal(m) without nesterov. m begins as zeros. The scale for n rows and k columns is √max(1, n / k) for
-    adjust_lr_fn "original" or None, and 0.2 √max(n, k) for "match_rms_adamw", so that AdamW's rates fit. See
-    orthogonal() for ns_coefficients, ns_steps and eps. Source: Jordan 2024, "Muon: An optimizer for hidden layers in
-    neural networks"; options and defaults are PyTorch's.
+    adjust_lr_fn "original" or None, and 0.2 √max(n, k) for "match_rms_adamw", so that AdamW's rates fit.
+
+    orthogonal() keeps the singular vectors and brings the singular values near 1: first x = x / max(‖x‖, eps), where
+    ‖x‖ is the Frobenius norm; then ns_steps times, with A = x xᵀ and (a, b, c) = ns_coefficients,
+    x = a x + b A x + c A² x, which takes each σ to a σ + b σ³ + c σ⁵. Source: Jordan 2024, "Muon: An optimizer for
+    hidden layers in neural networks"; options and defaults are PyTorch's.
 
     It is for the matrices within a model, of shape (…, n, k). Embeddings, unembeddings and vectors are for AdamW;
     `muon_groups` of nn.GPT tells them apart. matrices, an option of a group: how many matrices each of its parameters
@@ -35,7 +36,7 @@ class Muon(Optimizer):
     Raises ValueError for impossible options, and for parameters that are not such matrices, are given twice or require
     no gradient."""
 
-    buffers = ("momentum_buffer",)
+    primitive, buffers = "muon_", ("momentum_buffer",)
 
     def __init__(
         self, params: "Params", lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95,
@@ -61,49 +62,13 @@ class Muon(Optimizer):
             return value is None or value in SCALES
         return super()._can_be(name, value)
 
-    def update(self, p: Tensor, g: Tensor, state: MutableMapping[str, Any], group: MutableMapping[str, Any]) -> None:
-        m, momentum, lr = state["momentum_buffer"], group["momentum"], group["lr"]
-        m.mul_(momentum).add_((1 - momentum) * g)
-        x = momentum * m + (1 - momentum) * g if group["nesterov"] else m
-        rows, scale = _matrix(p, group)
-        x = orthogonal(x.reshape(-1, rows, p.shape[-1]), _steps(group), group["eps"])
-        p *= 1 - lr * group["weight_decay"]
-        p -= lr * scale * x.reshape(p.shape)
+    def _shared(self, group):
+        return group["nesterov"], (tuple(group["ns_coefficients"]),) * group["ns_steps"], group["eps"]
 
-    def update_all(self, due: list[Any]) -> None:
-        for (on, *shared), parameters in launches(due, lambda group: (group["nesterov"], _steps(group), group["eps"])):
-            numbers, options = hyperparameters(
-                parameters, lambda _, group: (group["lr"], group["weight_decay"], group["momentum"])
-            )
-            slots = [
-                (p, g, state["momentum_buffer"].array, row, *_matrix(p, group))
-                for (p, g, state, group), row in zip(parameters, numbers)
-            ]
-            on.muon_(slots, options, *shared)
+    def _numbers(self, state, group):
+        return group["lr"], group["weight_decay"], group["momentum"]
 
-
-def orthogonal(x: Tensor, steps: tuple[tuple[float, float, float], ...] = (JORDAN,) * 5, eps: float = 1e-7) -> Tensor:
-    """Matrices x (N, n, k) with all their singular values brought near 1, and their singular vectors kept.
-
-        x = x / max(‖x‖, eps);   then for each (a, b, c) of steps, with A = x xᵀ:   x = a x + b A x + c A² x
-
-    where ‖x‖ is a matrix's Frobenius norm, and xᵀ takes the place of x if it has fewer rows. Each singular value σ goes
-    to a σ + b σ³ + c σ⁵. Source: the Newton-Schulz iteration, with the coefficients of Jordan 2024."""
-    if x.shape[-2] > x.shape[-1]:
-        return orthogonal(x.mT, steps, eps).mT
-    norm = x.double().square().sum((-2, -1), keepdim=True).sqrt()  # float64 holds squares that float32 does not
-    x = x / norm.clamp(min=eps).to(x.dtype)
-    for a, b, c in steps:
-        A = x @ x.mT  # (N, n, n)
-        x = a * x + (b * A + c * (A @ A)) @ x
-    return x
-
-
-def _steps(group):
-    return (tuple(group["ns_coefficients"]),) * group["ns_steps"]
-
-
-def _matrix(p, group):
-    """(rows of each of the matrices in a parameter, scale of the learning rate)."""
-    rows, columns = p.shape[-2] // group["matrices"], p.shape[-1]
-    return rows, SCALES[group["adjust_lr_fn"] or "original"](rows, columns) if columns else 1.0
+    def _about(self, p, group):
+        """(rows of each of the matrices in a parameter, scale of the learning rate)."""
+        rows, columns = p.shape[-2] // group["matrices"], p.shape[-1]
+        return rows, SCALES[group["adjust_lr_fn"] or "original"](rows, columns) if columns else 1.0

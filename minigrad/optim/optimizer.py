@@ -37,11 +37,15 @@ class Optimizer:
 
     buffers: tuple = ()  # names of the Tensors of state that each parameter has, of its shape; they begin as zeros
 
+    primitive: str | None = None
+    """The backend's primitive that changes all parameters at once: (slots, rows of _numbers(), *_shared()), see
+    backend/numpy/optim.py. None: update() is called for each."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        nearest = next(base for base in cls.__mro__ if "update" in vars(base) or "update_all" in vars(base))
-        if "update_all" not in vars(nearest):  # the kernel that it would inherit computes another formula
-            cls.update_all = Optimizer.update_all  # type: ignore[method-assign]
+        nearest = next(base for base in cls.__mro__ if "update" in vars(base) or "primitive" in vars(base))
+        if "primitive" not in vars(nearest):  # the kernel that it would inherit computes another formula
+            cls.primitive = None
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor) or not isinstance(params, Iterable):
@@ -118,7 +122,7 @@ class Optimizer:
         for _, _, state, _ in due:
             state["step"] += 1
         with no_grad():
-            self.update_all(due)
+            self._update_all(due)
         return loss
 
     def _fitting_state(self, p):
@@ -143,11 +147,38 @@ class Optimizer:
         state: the parameter's buffers by name, and "step", which counts from 1. group: the options."""
         raise TypeError("an Optimizer must define update(p, g, state, group)")
 
-    def update_all(self, due: list[Any]) -> None:
-        """`update` for each (p, g, state, group) of a list. Where the backends have a kernel for an optimizer, it
-        overrides this with one launch for all parameters."""
+    def _shared(self, group):
+        """For `primitive`: the options that a launch takes once, for all its parameters."""
+        return ()
+
+    def _numbers(self, state, group):
+        """For `primitive`: what may change from step to step."""
+        return ()
+
+    def _about(self, p, group):
+        """For `primitive`: what else it has to know of an array of parameters."""
+        return ()
+
+    def _update_all(self, due):
+        """Change each p of (p, g, state, group): by one launch for those of a backend that share their options."""
+        if self.primitive is None:
+            for each in due:
+                self.update(*each)
+            return
+        launches: dict = {}
         for p, g, state, group in due:
-            self.update(p, g, state, group)
+            launch = launches.setdefault((p.storage.backend, *self._shared(group)), ([], {}))
+            slots, rows = launch  # rows: one of _numbers() for each group and step
+            row, *_ = rows.setdefault((id(group), state["step"]), (len(rows), state, group))
+            buffers = [state[name].array for name in self.buffers]
+            slots.append((p.array, g.contiguous().array, *buffers, row, *self._about(p.array, group)))
+            p.storage.changed()
+        for (on, *shared), (slots, rows) in launches.items():
+
+            def numbers(rows=rows):
+                return [self._numbers(state, group) for _, state, group in rows.values()]
+
+            getattr(on, self.primitive)(slots, numbers, *shared)
 
     def state_dict(self) -> dict[str, Any]:
         """{'state': {index: {'step': …, name: Tensor}}, 'param_groups': …}, parameters by their index over all groups.
@@ -278,29 +309,3 @@ def _fits(buffer, x, on):
         return False
     array = buffer.array
     return array.dtype == x.dtype and array.shape == x.shape and on.is_compact(array)
-
-
-def launches(due, shared):
-    """For `update_all`: the parameters in groups that one launch of a kernel can update, each on one backend and with
-    the same values of those options that a launch takes only once.
-
-    shared: function of a group of options that gives these values. Returns pairs of (backend, *values) and a list of
-    (p, g, state, group) with the compact arrays of p and g. Counts each p as changed."""
-    found: dict = {}
-    for p, g, state, group in due:
-        key = p.storage.backend, *shared(group)
-        found.setdefault(key, []).append((p.array, g.contiguous().array, state, group))
-        p.storage.changed()
-    return found.items()
-
-
-def hyperparameters(parameters, numbers_of):
-    """For `update_all`: the numbers that may change from step to step, as the primitives in place want them.
-
-    numbers_of: function of a parameter's state and group. Returns the row of each of the parameters, and a function
-    that returns the rows, one for each group and step."""
-    found: dict = {}
-    mine = [
-        found.setdefault((id(group), state["step"]), (len(found), state, group)) for _, _, state, group in parameters
-    ]
-    return [row for row, _, _ in mine], lambda: [numbers_of(state, group) for _, state, group in found.values()]

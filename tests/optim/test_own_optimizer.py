@@ -81,20 +81,12 @@ def test_the_nearest_formula_counts():
         p.grad = mg.ones(2)
         cls([p], lr=0.1).step()
         np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-5)
-    assert Second.update_all is optim.Adam.update_all and heard == ["Second"]
+    assert First.primitive is None and Second.primitive == "adam_" and heard == ["Second"]
 
 
 @pytest.mark.parametrize("cls", [optim.SGD, optim.Adam, optim.AdamW])
-def test_the_formula_without_decay_leaves_infinity_alone(cls):
-    class Formula(cls):
-        def update(self, *args):
-            super().update(*args)
-
-    results = []
-    for kind in (cls, Formula):
-        p = mg.tensor([np.inf, 2.0], requires_grad=True)
-        p.grad = mg.ones(2)
-        kind([p], lr=0.1, weight_decay=0.0).step()
-        results.append(p.detach().numpy())
-    np.testing.assert_allclose(*results, rtol=1e-6)
-    assert np.isposinf(results[0][0])
+def test_a_step_without_decay_leaves_infinity_alone(cls):
+    p = mg.tensor([np.inf, 2.0], requires_grad=True)
+    p.grad = mg.ones(2)
+    cls([p], lr=0.1, weight_decay=0.0).step()
+    assert np.isposinf(p.detach().numpy()[0])

@@ -38,14 +38,14 @@ class Optim(Reduce):
 
     def muon_(self, slots, options, nesterov, steps, eps):
         """One step of Muon. slots: (p, g, momentum buffer, row, n, scale), where p holds matrices of n rows. A row is
-        (lr, weight_decay, momentum). steps and eps: see orthogonal() in optim/muon.py."""
+        (lr, weight_decay, momentum). steps and eps: see orthogonal()."""
         rows = options()
         for slot, g, buffer, row, n, scale in slots:
             lr, weight_decay, momentum = rows[row]
             p, g, m = (x.astype(np.float32) if is_half(x) else x for x in (slot, g, buffer))
             m = m * momentum + g * (1 - momentum)
             x = m * momentum + g * (1 - momentum) if nesterov else m
-            x = _orthogonal(x.reshape(-1, n, p.shape[-1]), steps, eps) if x.size else x
+            x = orthogonal(x.reshape(-1, n, p.shape[-1]), steps, eps) if x.size else x
             buffer[...], slot[...] = m, p * (1 - lr * weight_decay) - x.reshape(p.shape) * (lr * scale)
 
     def global_norm(self, arrays):
@@ -59,9 +59,11 @@ class Optim(Reduce):
             x *= x.dtype.type(factor)
 
 
-def _orthogonal(x, steps, eps):
+def orthogonal(x, steps, eps):
+    """Matrices x (N, n, k) with their singular values brought near 1: see optim/muon.py. xᵀ takes the place of x if it
+    has fewer rows; float64 holds squares that float32 does not."""
     if x.shape[1] > x.shape[2]:
-        return _orthogonal(x.mT, steps, eps).mT
+        return orthogonal(x.mT, steps, eps).mT
     norm = np.sqrt(np.square(x, dtype=np.float64).sum((1, 2), keepdims=True))
     x = x / np.maximum(norm, eps).astype(x.dtype)
     for a, b, c in steps:
