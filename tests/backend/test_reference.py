@@ -1,7 +1,6 @@
 """The NumPy reference against plain formulas: all other backends are compared with it, and take over from it where
 arrays are large."""
 
-import importlib
 import itertools
 import math
 
@@ -10,7 +9,6 @@ import pytest
 
 from minigrad.backend import reference
 
-updates = importlib.import_module("minigrad.backend.numpy.optim")
 NAN, INF = math.nan, math.inf
 
 
@@ -51,40 +49,6 @@ def test_error_functions():
     np.testing.assert_array_equal(reference.erf(normal(4, 5).T), reference.erf(normal(4, 5)).T)
 
 
-def phi(x):
-    return 0.5 * math.erfc(-x / math.sqrt(2))
-
-
-def tanh_form(x):
-    return 0.5 * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-
-
-def test_gelu_and_its_slope():
-    x = np.linspace(-5, 5, 401)
-    for form, cdf in (("none", phi), ("tanh", tanh_form)):
-        y, h = reference.gelu(x, form), 1e-5
-        np.testing.assert_allclose(y, [v * cdf(v) for v in x], 1e-11, 1e-15)
-        np.testing.assert_allclose(reference.gelu(x.astype(np.float32), form), y, 0, 1e-6)
-        slope = [((v + h) * cdf(v + h) - (v - h) * cdf(v - h)) / (2 * h) for v in x]
-        dy = normal(401)
-        np.testing.assert_allclose(reference.gelu_backward(dy, x, y, form), dy * slope, 1e-8, 1e-9)
-        assert reference.gelu_backward(np.ones(2), np.zeros(2), np.zeros(2), form).tolist() == [0.5, 0.5]
-        assert reference.gelu(np.array([INF, -800.0, 0.0]), form).tolist() == [INF, 0, 0]
-        assert reference.gelu(np.array(1.0), form).shape == ()
-        half = reference.gelu(x.astype(np.float16), form)
-        assert half.dtype == np.float16 and np.abs(half - y).max() < 4e-3
-
-
-def test_sigmoid_neither_overflows_nor_loses_its_tail():
-    x = np.array([-1000.0, -700, -40, -1, 0, 1, 40, 1000, INF, -INF, NAN])
-    expected = [0, math.exp(-700), math.exp(-40), 1 / (1 + math.e), 0.5, math.e / (1 + math.e), 1, 1, 1, 0, NAN]
-    np.testing.assert_allclose(reference.sigmoid(x), expected, 1e-15)
-    np.testing.assert_allclose(reference.silu(x[:8]), x[:8] * expected[:8], 1e-15)
-    for dtype in (np.float16, np.float32):
-        assert reference.sigmoid(x.astype(dtype)).dtype == reference.silu(x.astype(dtype)).dtype == dtype
-    assert reference.sigmoid(np.array(0.0)).shape == () == reference.silu(np.array(0.0)).shape
-
-
 def test_powers_take_the_short_way_for_floats_only():
     x = np.array([0.25, 2.0, 9.0])
     for power in (0, 1, 2, 3, 0.5, -0.5, -1, 4, -2, 1.5, True):
@@ -96,34 +60,6 @@ def test_powers_take_the_short_way_for_floats_only():
 
 
 # ------------------------------------------------------------------------------------------------- by index, orders
-
-
-def test_adjoints_of_reading_add_what_is_named_twice():
-    dy = normal(4, 3)
-    for index in ((np.array([2, 0, 2, 2]),), np.array([2, 0, 2, 2])):
-        want = np.zeros((3, 3))
-        np.add.at(want, np.array([2, 0, 2, 2]), dy)
-        np.testing.assert_array_equal(reference.getitem_add((3, 3), index, dy), want)
-    mask = np.array([True, False, True, True, True])
-    for index in ((mask,), (slice(None, None, -1), slice(0, 3)), (0,), (None, ..., 1), (True,)):
-        x = np.zeros((5, 3) if index[0] is not None else (2, 3))
-        piece = normal(*x[index].shape)
-        x[index] += piece
-        got = reference.getitem_add(x.shape, index, piece)
-        np.testing.assert_array_equal(got, x)
-        assert reference.getitem_add(x.shape, index, piece.astype(np.float32)).dtype == np.float32
-    where = np.array([[0, 1, 0], [0, 0, 1], [2, 0, 0], [2, 1, 0]])
-    want = np.zeros((3, 3))
-    for (i, j), v in np.ndenumerate(dy):
-        want[where[i, j], j] += v
-    np.testing.assert_allclose(reference.scatter_add((3, 3), 0, where, dy), want, 1e-15)
-    np.testing.assert_allclose(reference.scatter_add((3, 3), 1, where.T, dy.T), want.T, 1e-15)
-    for index in ([2, 0, 2, 2], [0, 0, 0, 0], [3, 2, 1, 0], []):
-        want = np.zeros((5, 3))
-        np.add.at(want, np.array(index, int), dy[: len(index)])
-        got = reference.take_add(5, np.array(index, int), dy[: len(index)])
-        np.testing.assert_allclose(got, want, 1e-15)
-    np.testing.assert_array_equal(reference.take(dy, np.array([[3, 0]])), dy[[[3, 0]]])
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "bool", "u1", "i4", "u4", "i8", "u8"])
@@ -139,16 +75,6 @@ def test_the_order_is_numpys_stable_one(dtype):
         for descending, want in ((False, np.argsort(x, axis=1, kind="stable")), (True, flipped)):
             np.testing.assert_array_equal(reference.argsort(x, 1, descending), want)
             np.testing.assert_array_equal(reference.argsort(x.T, 0, descending), want.T)
-
-
-def test_orders_are_stable_both_ways():
-    x = np.array([[2.0, 1, 2, NAN, 1], [0, 0, 0, 0, 0]])
-    assert reference.argsort(x, 1, False).tolist() == [[1, 4, 0, 2, 3], [0, 1, 2, 3, 4]]
-    assert reference.argsort(x, 1, True).tolist() == [[3, 0, 2, 1, 4], [0, 1, 2, 3, 4]]
-    assert reference.argsort(x, 0, True)[:, 0].tolist() == [0, 1]
-    np.testing.assert_array_equal(reference.cumsum(x[1:] + 1, 1, True), [[5, 4, 3, 2, 1]])
-    assert reference.cumsum(np.ones((2, 3), np.float16), 0, True).dtype == np.float16
-    assert reference.cumsum(np.full(400, 1, np.uint8), 0, False)[-1] == 400
 
 
 def test_memory_of_ones_own():
@@ -177,84 +103,7 @@ def test_softmax_and_its_kin_along_any_dim(dim):
     assert x[0, 0, 0] == normal(3, 4, 5)[0, 0, 0] and reference.softmax(x[:, :0], 1).shape == (3, 0, 5)
 
 
-def test_causal_patterns_of_several_shapes():
-    for T, S in ((3, 3), (2, 5), (5, 2), (3, 3), (1, 4)):
-        x = normal(2, T, S)
-        seen = np.tri(T, S, dtype=bool)
-        e = np.where(seen, np.exp(0.5 * x), 0)
-        got = reference.attention_pattern(x, 0.5, None, True)
-        np.testing.assert_allclose(got, e / e.sum(-1, keepdims=True), 1e-13)
-        assert (got[:, ~seen] == 0).all()
-        dy, p = normal(2, T, S, seed=1), got
-        want = 0.5 * p * (dy - (dy * p).sum(-1, keepdims=True))
-        np.testing.assert_allclose(reference.attention_pattern_backward(dy, p, 0.5), want, 1e-12, 1e-15)
-
-
-@pytest.mark.parametrize(
-    "wanted", [(True, True, True), (True, False, False), (False, True, False), (False, False, True)]
-)
-@pytest.mark.parametrize("weighted", [False, True])
-def test_backward_of_norms_and_linear(wanted, weighted):
-    x, dy, w = normal(2, 3, 5), normal(2, 3, 5, seed=1), normal(5, seed=2) if weighted else None
-    g = dy * (1 if w is None else w)
-    for centred in (True, False):
-        mu = x.mean(-1, keepdims=True) if centred else 0.0
-        r = 1 / np.sqrt(((x - mu) ** 2).mean(-1, keepdims=True) + 0.1)
-        xhat = (x - mu) * r
-        dx = (g - centred * g.mean(-1, keepdims=True) - xhat * (g * xhat).mean(-1, keepdims=True)) * r
-        want = dx, (dy * xhat).sum((0, 1)), dy.sum((0, 1))
-        if centred:
-            y, mean, rstd = reference.layer_norm(x, w, None, 0.1)
-            got = reference.layer_norm_backward(dy, x, w, mean, rstd, wanted)
-        else:
-            y, rstd = reference.rms_norm(x, w, 0.1)
-            got = (*reference.rms_norm_backward(dy, x, w, rstd, wanted[:2]), want[2] if wanted[2] else None)
-        np.testing.assert_allclose(y, xhat * (1 if w is None else w), 1e-12)
-        for mine, right, asked in zip(got, want, wanted, strict=True):
-            assert (mine is None) != asked
-            if asked:
-                np.testing.assert_allclose(mine, right, 1e-12, 1e-14)
-    weight = normal(4, 5, seed=3)
-    dy = normal(2, 3, 4, seed=4)
-    want = dy @ weight, np.einsum("bti,btj->ij", dy, x), dy.sum((0, 1))
-    for mine, right, asked in zip(reference.linear_backward(dy, x, weight, wanted), want, wanted, strict=True):
-        assert (mine is None) != asked
-        if asked:
-            np.testing.assert_allclose(mine, right, 1e-12)
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.2, 1.0])
-def test_cross_entropy_and_its_backward(smoothing):
-    x, target, dloss = normal(4, 5), np.array([0, 9, 4, 2]), normal(4, seed=1)
-    for ignored in (9, 2):
-        t = np.where(target == 9, 9 if ignored == 9 else 1, target)
-        loss, p = reference.cross_entropy(x, t, ignored, smoothing)
-        np.testing.assert_allclose(p, np.exp(x) / np.exp(x).sum(1, keepdims=True), 1e-13)
-        kept = t != ignored
-        q = (1 - smoothing) * np.eye(5)[np.where(kept, t, 0)] + smoothing / 5
-        np.testing.assert_allclose(loss, np.where(kept, -(q * np.log(p)).sum(1), 0), 1e-12)
-        got = reference.cross_entropy_backward(dloss, p, t, ignored, smoothing)
-        np.testing.assert_allclose(got, np.where(kept[:, None], (p - q) * dloss[:, None], 0), 1e-12, 1e-16)
-
-
 # ------------------------------------------------------------------------------------------------- updates
-
-
-@pytest.mark.parametrize("size", [0, 1, 400])
-@pytest.mark.parametrize("weight_decay, decoupled", [(0.0, True), (0.3, True), (0.3, False)])
-def test_adam(size, weight_decay, decoupled):
-    p, g, m = (normal(size, seed=i) for i in range(3))
-    v, before = normal(size, seed=3) ** 2, g.copy()
-    decayed = p * (1 - 0.1 * weight_decay) if decoupled else p
-    slope = g if decoupled else g + weight_decay * p
-    want_m, want_v = 0.9 * m + 0.1 * slope, 0.99 * v + 0.01 * slope**2
-    want_p = decayed - 0.1 * (want_m / (1 - 0.9**3)) / (np.sqrt(want_v / (1 - 0.99**3)) + 1e-3)
-    other = np.ones(2), np.ones(2), np.zeros(2), np.zeros(2), 1
-    options = [(0.1, weight_decay, 3), (0.5, 0.0, 1)]
-    reference.adam_([(p, g, m, v, 0), other], lambda: options, 0.9, 0.99, 1e-3, decoupled)
-    for mine, right in ((p, want_p), (m, want_m), (v, want_v), (g, before)):
-        np.testing.assert_allclose(mine, right, 1e-12, 1e-14)
-    np.testing.assert_allclose(other[0], 0.5, 2e-3)
 
 
 def test_norm_and_clipping_of_several_arrays():

@@ -8,7 +8,6 @@ import numpy as np
 
 from .precision import in_single
 
-CHUNK = 1 << 14  # elements that a core's cache holds, with what is computed on the way
 POWERS: dict[float, Any] = {
     0: np.ones_like,
     1: np.positive,
@@ -94,59 +93,29 @@ class Elementwise:
     def gelu(self, x, approximate):
         """x Φ(x); approximate: "none" or "tanh"."""
         if approximate == "tanh":
-            y = np.negative(u := _gelu_odd(x), out=u)
-            np.exp(y, out=y)  # where this overflows, ∞ gives the right 0
-            y += 1
-            return np.divide(x, y, out=y)
+            return x / (1 + np.exp(-_gelu_odd(x)))  # where this overflows, ∞ gives the right 0
         if x.dtype == np.float64:
             return x * (0.5 * self.erfc(x * -math.sqrt(0.5)))
-        y = self.erf(x * math.sqrt(0.5))  # faster, and off by 1e-7 of 1 where Φ is tiny
-        y += 1
-        y *= 0.5
-        y *= x
-        return y
+        return x * (0.5 * (1 + self.erf(x * math.sqrt(0.5))))  # faster, and off by 1e-7 of 1 where Φ is tiny
 
     @stepwise
     def gelu_backward(self, dy, x, y, approximate):
         """dy/dx = Φ(x) + x Φ'(x)."""
         if approximate == "tanh":  # Φ = σ(u) = 1 / (1 + e^-u), so Φ' = Φ (1 - Φ) u' with u' = 2 A (1 + 3 B x²)
             most = 21 if x.dtype == np.float64 else 10  # the slope is 0 or 1 beyond, where e^-u would be ∞
-            below = x < -most
-            x = np.clip(x, -most, most)
-            e = np.negative(u := _gelu_odd(x), out=u)
-            np.exp(e, out=e)
+            near = np.clip(x, -most, most)
+            e = np.exp(-_gelu_odd(near))
             cdf = 1 / (1 + e)
-            dx = x * x
-            dx *= 6 * GELU_A * GELU_B
-            dx += 2 * GELU_A
-            dx *= x
-            dx *= cdf
-            e *= cdf  # 1 - Φ, which would have lost its digits where Φ is nearly 1
-            dx *= e
-            np.copyto(cdf, 0, where=below)
-            np.copyto(dx, 0, where=below)
-        else:  # Φ' = exp(-x²/2) / √(2π), and Φ(x) = y / x need not be computed again
-            cdf = y / x
-            np.copyto(cdf, 0.5, where=np.abs(x) < 1e-30)  # a subnormal y has lost digits
-            dx = x * x
-            dx *= -0.5
-            np.exp(dx, out=dx)
-            dx *= x
-            dx *= 1 / math.sqrt(2 * math.pi)
-        dx += cdf
-        dx *= dy
-        return dx
+            slope = 2 * GELU_A + 6 * GELU_A * GELU_B * (near * near)
+            # e Φ is 1 - Φ, which would have lost its digits where Φ is nearly 1
+            return dy * np.where(x < -most, 0, cdf + near * cdf * (e * cdf) * slope)
+        cdf = y / x  # Φ need not be computed again
+        np.copyto(cdf, 0.5, where=np.abs(x) < 1e-30)  # a subnormal y has lost digits
+        return dy * (cdf + x * np.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi)))  # Φ' = exp(-x²/2) / √(2π)
 
     @stepwise
     def erf(self, x):
-        if x.dtype != np.float32:
-            return pythons(math.erf, x)
-        flat = np.ravel(x)
-        y = np.empty_like(flat)
-        for start in range(0, flat.size, CHUNK):
-            part = slice(start, start + CHUNK)
-            y[part] = erf_single(flat[part])
-        return y.reshape(x.shape)
+        return erf_single(x) if x.dtype == np.float32 else pythons(math.erf, x)
 
     @stepwise
     def erfc(self, x):
@@ -188,8 +157,4 @@ def _horner(coefficients, x):
 
 def _gelu_odd(x):
     """2 A (x + B x³): the tanh form's Φ is the sigmoid of it, and an exp is half the work of a tanh."""
-    u = x * x
-    u *= 2 * GELU_A * GELU_B
-    u += 2 * GELU_A
-    u *= x
-    return u
+    return x * (2 * GELU_A + 2 * GELU_A * GELU_B * (x * x))

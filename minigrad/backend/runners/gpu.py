@@ -7,7 +7,6 @@ synchronize() wait for it. A Cuda is the GPU that was current when it was made, 
 import functools
 import importlib.util
 import math
-import operator
 import os
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -309,36 +308,7 @@ def _spread(n, processors):
     return min(-(-n // 256), 32 * processors), 256  # four times as many blocks as run at once
 
 
-def _number(dtype):
-    """A function that converts a Python number to this dtype. It raises OverflowError if the value would change, and
-    TypeError for a float in place of an int."""
-    if dtype.kind in "iu":
-        return lambda x: dtype.type(operator.index(x))
-    if dtype.kind == "b":
-        return dtype.type
-    largest = float(np.finfo(dtype).max)
-
-    def make(x):
-        if largest < abs(x) < math.inf:
-            raise OverflowError(f"{x} is too large for {dtype}")
-        return dtype.type(x)
-
-    return make
-
-
-def _struct(kind, size):
-    """A function that makes the bytes of a struct what CuPy passes by value: an array of one element."""
-    dtype = np.dtype(f"V{size}")
-
-    def make(x):
-        if len(x) != size:
-            raise TypeError(f"a {kind} has {size} bytes, not {len(x)}")
-        return np.frombuffer(x, dtype)
-
-    return make
-
-
-NUMBERS = {kind: _number(np.dtype(name)) for name, kind in C_TYPES.items()}
+NUMBERS = {kind: np.dtype(name).type for name, kind in C_TYPES.items()}
 
 
 class Kernel:
@@ -350,7 +320,9 @@ class Kernel:
         """functions(): {name: RawKernel} of a file, once it is compiled."""
         self.on, self.functions, self.name, self.text = on, functions, name, text
         self.parameters, self.kinds, sizes = signature(name, text)
-        made = {"*": self._pointer, **NUMBERS, **{kind: _struct(kind, size) for kind, size in sizes.items()}}
+        made: dict = {"*": self._pointer, **NUMBERS}
+        # what CuPy passes by value as a struct is an array of one element
+        made |= {kind: functools.partial(np.frombuffer, dtype=f"V{size}") for kind, size in sizes.items()}
         self.made = [made[kind] for kind in self.kinds]
 
     @functools.cached_property
@@ -370,9 +342,7 @@ class Kernel:
         try:
             values = [make(x) for make, x in zip(self.made, args, strict=True)]
         except (OverflowError, TypeError, ValueError) as error:
-            taken, given = len(self.kinds), len(args)
-            why = error if taken == given else f"{taken} arguments were expected, not {given}"
-            raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {why}") from None
+            raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None
         if shared > self.room:
             self.room = self.on.shared_limit - self.raw.shared_size_bytes
             self.raw.max_dynamic_shared_size_bytes = self.room
