@@ -39,7 +39,7 @@ MOST = 1024  # kinds of arguments of an entry point that are remembered
 _ARRAYS = re.compile(r"(?:(\w+)\[(\w+)\] )?(bits |const )?(\w+\??(?:, \w+\??)*) (?:in (\w+)|\((.+)\))")
 
 
-class ContractError(ValueError):
+class ContractError(AssertionError):
     """A kernel would have received invalid arguments, and was not launched."""
 
 

@@ -7,6 +7,7 @@ import minigrad as mg
 from minigrad import backend
 from minigrad.backend.kernels import Structs, entry_points, find_kernels
 from minigrad.backend.launch.reduce import SUMMED
+from minigrad.backend.numpy import NAMES
 from minigrad.backend.philox import Draw
 from minigrad.backend.runners.checks import NONE_WRONG, WORD
 from minigrad.backend.runners.native import NativeKernels
@@ -139,22 +140,67 @@ def every_primitive(on):
     on.launch_each(2, "captured", "check", WORD, index.copy(), index, 2, 9, False, False, 0, found, turn.copy())
 
 
+def work(on, monkeypatch):
+    """Have a runner do all that kernels are for."""
+    monkeypatch.setattr(backend, "cpu", lambda: on)
+    for declaration in DECLARED.values() if isinstance(on, NativeKernels) else ():  # whose checks look at values
+        for case in declaration.cases[:4]:
+            results(on, declaration, case, np.float32)
+    losses(on, mg.float32, steps=1)
+    every_primitive(on)
+
+
 @pytest.mark.slow  # 2 to 3 CPU-seconds
 def test_each_argument_spoilt_in_each_way_is_refused(monkeypatch):
     seen = set()
     for kind in SpoilingNative, SpoilingGpu:
         on = kind().prepare()
-        with monkeypatch.context() as patch:
-            patch.setattr(backend, "cpu", lambda on=on: on)
-            for declaration in DECLARED.values() if kind is SpoilingNative else ():  # whose checks look at values
-                for case in declaration.cases[:4]:
-                    results(on, declaration, case, np.float32)
-            losses(on, mg.float32, steps=1)
-            every_primitive(on)
+        work(on, monkeypatch)
         seen |= on.seen.keys()
         assert not on.missed and on.tried > 1000
     all_of_them = {(path.stem, e) for path in find_kernels().glob("*.cu") for e in entry_points(path.read_text())}
     assert not all_of_them - seen
+
+
+def other_operands(x):
+    """Arrays of another dtype or shape in the place of x."""
+    yield x.astype("f8" if x.itemsize == 4 else "f4")
+    for d, n in enumerate(x.shape):
+        yield np.concatenate([x, x], d)
+        yield np.take(x, range(n - 1), d)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [NativeKernels, NoGpu])
+def test_a_primitive_launches_only_what_its_kernel_declares(kind, monkeypatch):
+    """Whatever an op of one's own hands to it: it converts that, or raises before it launches."""
+    calls: dict = {}
+
+    def asked(name, primitive):
+        def run(self, *args, **options):
+            key = name, *(x.ndim if isinstance(x, np.ndarray) else x is None for x in args)
+            calls.setdefault(key, ([x.copy() if isinstance(x, np.ndarray) else x for x in args], options))
+            return primitive(self, *args, **options)
+
+        return run
+
+    on = type("Asked", (kind,), {name: asked(name, getattr(kind, name)) for name in NAMES})()
+    work(on, monkeypatch)
+    on, tried = kind(), 0
+    for (name, *_), (args, options) in calls.items():
+        for i, x in enumerate(args):
+            for y in other_operands(x) if isinstance(x, np.ndarray) else ():
+                given = [a.copy() if isinstance(a, np.ndarray) else a for a in (*args[:i], y, *args[i + 1 :])]
+                try:
+                    getattr(on, name)(*given, **options)
+                except ContractError as error:
+                    raise AssertionError(
+                        f"{name}, argument {i}: {y.dtype} {y.shape} for {x.dtype} {x.shape}"
+                    ) from error
+                except Exception:  # whatever NumPy or launch/ says
+                    pass
+                tried += 1
+    assert tried > 500
 
 
 # -------------------------------------------------------------------------------------------------- what is declared

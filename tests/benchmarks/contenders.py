@@ -1,4 +1,4 @@
-"""A training step of nanoGPT's model in each framework, as its users would write it, and its matrix products alone.
+"""A training step of nanoGPT's model in each framework, as its users would write it.
 
 Each contender takes Sizes and the initial weights, {name: array}, and returns step(x, y) -> loss: one training step on
 a batch of NumPy arrays, (B, T) int64, loss included. No dropout, no bias, GELU in its tanh form, AdamW, weight decay on
@@ -6,8 +6,6 @@ matrices. Ours and PyTorch's take a device too.
 """
 
 from typing import NamedTuple
-
-import numpy as np
 
 LR, BETAS, EPS, DECAY, CLIP = 1e-3, (0.9, 0.99), 1e-8, 0.1, 1.0
 
@@ -149,40 +147,9 @@ def torch_compile(sizes, weights, device="cpu"):
     return torch(sizes, weights, device, compiled=True)
 
 
-def gemms(sizes, weights):
-    L, NH, C, T, B, V = sizes
-    rng = np.random.default_rng(0)
-    products = []  # (a, b, out), operands of their own for each layer, as in a real step
-
-    def array(*shape):
-        return rng.standard_normal(shape, dtype=np.float32)
-
-    def linear(n_in, n_out):
-        x, w, dy = array(B * T, n_in), array(n_out, n_in), array(B * T, n_out)
-        add(x, w.T), add(dy, w), add(dy.T, x)  # y, dx, dw
-
-    def add(a, b):
-        products.append((a, b, a @ b))
-
-    for _ in range(L):
-        linear(C, 3 * C), linear(C, C), linear(C, 4 * C), linear(4 * C, C)
-        q, k, v, dz = (array(B, NH, T, C // NH) for _ in range(4))
-        pattern, dscores = array(B, NH, T, T), array(B, NH, T, T)
-        add(q, k.mT), add(pattern, v)  # scores, z
-        add(dz, v.mT), add(pattern.mT, dz), add(dscores, k), add(dscores.mT, q)  # dpattern, dv, dq, dk
-    linear(C, V)
-
-    def step(x, y):
-        for a, b, out in products:
-            np.matmul(a, b, out=out)
-
-    return step
-
-
 CONTENDERS = {  # name: (what makes its step, the package it needs)
     "minigrad": (minigrad, "minigrad"),
     "minigrad eager": (minigrad_eager, "minigrad"),
     "torch": (torch, "torch"),
     "torch.compile": (torch_compile, "torch"),
-    "GEMMs alone": (gemms, "numpy"),
 }

@@ -5,7 +5,7 @@
 
 float32, AdamW with clipping, 65 kinds of tokens; the models are in contenders.py. Both start from the same weights and
 see the same random batches, so their first losses must agree. "minigrad" is the step captured, "minigrad eager" the
-same function called as it is, and "GEMMs alone" the step's matrix products and nothing else, in NumPy.
+same function called as it is.
 
 Each has a process of its own, and their turns are interleaved: see workers.py. Ratios are medians over rounds. MiB is
 the memory that training adds at its peak to the libraries and the weights, not given for a GPU. The FLOPs are those of
@@ -113,7 +113,7 @@ def report(results):
     print(f"{'':14}{columns}   first losses")
     for name, r in results.items():
         ratio_to_torch = "" if r["ratio_to_torch"] is None else f"{r['ratio_to_torch']:.2f}"
-        losses = " ".join("" if loss is None else f"{loss:.5f}" for loss in r["first_losses"])
+        losses = " ".join(f"{loss:.5f}" for loss in r["first_losses"])
         mib = "" if r["peak_mib"] is None else f"{r['peak_mib']:.0f}"
         numbers = f"{r['steps']:7}{r['median']:11.2f}{r['p10']:9.2f}{ratio_to_torch:>9}{mib:>7}"
         print(f"{name:14}{r['version']:>14}{numbers}   {losses}")
@@ -136,10 +136,7 @@ def main():
         return 0
 
     names = args.only or [name for name in CONTENDERS if name != "torch.compile" or args.compile]
-    packages = {name: CONTENDERS[name][1] for name in names}
-    names = [name for name, package in packages.items() if importlib.util.find_spec(package)]
-    if args.device != "cpu":
-        names = [name for name in names if packages[name] in ("minigrad", "torch")]
+    names = [name for name in names if importlib.util.find_spec(CONTENDERS[name][1])]
     about = machine(args)
     workers = measure(names, args)
     c = sizes.minigrad_config()
@@ -150,10 +147,9 @@ def main():
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     print(f"{args.config}: {sizes}, {flops / 1e9:.3f} GFLOP a step\n")
     report(results)
-    found = {"config": args.config, "sizes": sizes._asdict(), "unit": "ms per step", "results": results}
-    found |= {"flops": flops, "flops_counted": "3 × forward"}
-    write(args.json, about, args.rounds, **found)
-    losses = np.array([r["first_losses"] for r in results.values() if r["first_losses"][0] is not None])
+    found = {"config": args.config, "sizes": sizes._asdict(), "unit": "ms per step", "flops": flops}
+    write(args.json, about, args.rounds, results=results, **found)
+    losses = np.array([r["first_losses"] for r in results.values()])
     if len(losses) and (apart := np.ptp(losses, axis=0).max()) > AGREE:
         print(f"\nthe first losses differ by up to {apart:.1e}: these are not the same model", file=sys.stderr)
         return 1

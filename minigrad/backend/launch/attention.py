@@ -4,7 +4,7 @@ import functools
 from typing import NamedTuple
 
 from ..kernels import Struct, constant
-from .launcher import BOOL, broadcast_strides, check_shape, layout, real
+from .launcher import BOOL, layout, real
 from .rules import HOST, KERNEL
 from .softmax import Softmax
 
@@ -37,9 +37,7 @@ class Attention(Softmax):
 
     @KERNEL
     def attention(self, q, k, v, mask, bias, scale, is_causal, keep=None, kept=1.0):
-        check_shapes(q, k, v, mask, bias, keep)
-        keep = self.operand(keep, BOOL)
-        q, k, v = (self._rows_dense(x) for x in (q, k, v))
+        q, k, v, mask, bias, keep = self._operands(q, k, v, mask, bias, keep)
         B, nh, T = q.shape[:3]
         o = self._heads_last(B, nh, T, v.shape[3], q.dtype)
         lse = self.empty((B, nh, T, 2), real(q.dtype))
@@ -49,13 +47,12 @@ class Attention(Softmax):
 
     @KERNEL
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal, keep=None, kept=1.0):
-        check_shapes(q, k, v, mask, bias, keep)
-        keep = self.operand(keep, BOOL)
-        for x in (do, o):
-            check_shape("do or o", x, (*q.shape[:3], v.shape[3]))
+        q, k, v, mask, bias, keep = self._operands(q, k, v, mask, bias, keep)
+        lse = self.operand(lse, real(q.dtype), (*q.shape[:3], 2))
+        do, o = (self.operand(x, q.dtype, (*q.shape[:3], v.shape[3]), compact=False) for x in (do, o))
         if not q.shape[1]:
             return self.zeros(q.shape, q.dtype), self.zeros(k.shape, q.dtype), self.zeros(v.shape, q.dtype)
-        q, k, v, o = (self._rows_dense(x) for x in (q, k, v, o))
+        o = self._rows_dense(o)
         if do.strides != o.strides:
             do, o = self._like_heads(do), self._like_heads(o)
         (B, nh, T, D), (nkv, S, Dv) = q.shape, v.shape[1:]
@@ -82,6 +79,17 @@ class Attention(Softmax):
         self.launch(file, "attention_dq", q.dtype, grid, THREADS, dq, delta, do, o, lse, q, *rest, shared=shared)
         grid, shared = _blocks(S, shape) * B * nkv, dk_dv_bytes(shape)
         self.launch(file, "attention_dk_dv", q.dtype, grid, THREADS, dk, dv, delta, do, lse, q, *rest, shared=shared)
+
+    def _operands(self, q, k, v, mask, bias, keep):
+        """The arguments of attention(), as kernels take them. Raises ValueError if they do not fit each other."""
+        (B, nh, T, D), (nkv, S) = q.shape, k.shape[1:3]
+        if nh % max(nkv, 1) or (nh and not nkv):
+            raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
+        k = self.operand(k, q.dtype, (B, nkv, S, D), compact=False)
+        v = self.operand(v, q.dtype, (B, nkv, S, v.shape[3]), compact=False)
+        mask = self.operand(mask, BOOL, (B, nh, T, S), compact=False)
+        bias = self.operand(bias, q.dtype, (B, nh, T, S), compact=False)
+        return *map(self._rows_dense, (q, k, v)), mask, bias, self.operand(keep, BOOL, (B, nh, T, S))
 
     def _like_heads(self, x):
         """x, or a copy of it that lies in memory as (B, T, nh, D)."""
@@ -114,7 +122,8 @@ class Attention(Softmax):
         if not y.size:
             return y
         *outer, n = scores.shape
-        steps = (0,) * scores.ndim if mask is None else broadcast_strides(mask, scores.shape)
+        mask = self.operand(mask, BOOL, compact=False)
+        steps = (0,) * scores.ndim if mask is None else self.expand(mask, scores.shape).strides
         _, rows = layout(tuple(outer), (scores.itemsize, 1), scores.strides[:-1], steps[:-1])
         args = y, scores, mask, rows, steps[-1], outer[-1], n, scale, is_causal
         self.launch_rows(y.size // n, n, "attention_pattern", "attention_pattern", scores.dtype, *args)
@@ -122,18 +131,7 @@ class Attention(Softmax):
 
     @KERNEL
     def attention_pattern_backward(self, dy, y, scale):
-        return self._softmax_backward(self.operand(dy, y.dtype), self.compact(y), scale)
-
-
-def check_shapes(q, k, v, mask, bias, keep):
-    """Raise ValueError unless the arguments of attention() fit each other."""
-    (B, nh, T, D), (nkv, S) = q.shape, k.shape[1:3]
-    check_shape("k", k, (B, nkv, S, D))
-    check_shape("v", v, (B, nkv, S, v.shape[3]))
-    for name, of_scores in ("mask", mask), ("bias", bias), ("keep", keep):
-        check_shape(name, of_scores, (B, nh, T, S))
-    if nh % max(nkv, 1) or (nh and not nkv):
-        raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
+        return self._softmax_backward(self.operand(dy, y.dtype, y.shape), self.compact(y), scale)
 
 
 class Shape(NamedTuple):

@@ -14,13 +14,13 @@ class CrossEntropy(Launcher):
 
     @KERNEL
     def cross_entropy_backward(self, dloss, p, target, ignore_index, smoothing):
-        p, dloss = self.compact(p), self.operand(dloss, p.dtype)
+        p, dloss = self.compact(p), self.operand(dloss, p.dtype, p.shape[:1])
         dlogits = self.empty(p.shape, p.dtype)
         self._cross_entropy("cross_entropy_backward", p, (dlogits, dloss, p), target, ignore_index, smoothing)
         return dlogits
 
     def _cross_entropy(self, entry, x, arrays, target, ignore_index, smoothing):
-        target = self.operand(target, INT64)
+        target = self.operand(target, INT64, x.shape[:1])
         rows, n = x.shape
         if rows and not n:
             raise ValueError("cross-entropy over no classes")

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from ..kernels import constant
-from .launcher import INT64, TOTALS, check_shape, real
+from .launcher import INT64, TOTALS, real
 from .movement import BITS, Movement
 from .rules import COPY, KERNEL, NUMPYS
 
@@ -56,19 +56,18 @@ class Index(Movement):
     @COPY
     def gather(self, x, dim, index):
         dim = normalize_axis_index(dim, x.ndim)
-        check_shape("index", index, (*x.shape[:dim], *index.shape[dim : dim + 1], *x.shape[dim + 1 :]))
+        index = self.operand(index, INT64, (*x.shape[:dim], *index.shape[dim : dim + 1], *x.shape[dim + 1 :]))
         y = self.empty(index.shape, x.dtype)
         outer, inner = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
         sizes = outer, x.shape[dim], index.shape[dim], inner
-        self.launch_each(y.size, "index", "gather", BITS[x.itemsize], y, self.compact(x), self._indices(index), *sizes)
+        self.launch_each(y.size, "index", "gather", BITS[x.itemsize], y, self.compact(x), index, *sizes)
         return y
 
     @KERNEL
     def scatter_add(self, shape, dim, index, dy):
-        check_shape("index", index, dy.shape)
         dim = normalize_axis_index(dim, len(shape))
         outer, inner, m = math.prod(shape[:dim]), math.prod(shape[dim + 1 :]), index.shape[dim]
-        args = self.compact(dy), self._indices(index), outer, shape[dim], m, inner
+        args = self.compact(dy), self.operand(index, INT64, dy.shape), outer, shape[dim], m, inner
         if m > SHORT and not self.one_thread:
             places = self.empty(index.shape, INT64)
             self.launch_each(places.size, "index_add", "scatter_places", dy.dtype, places, *args[1:])
@@ -87,14 +86,14 @@ class Index(Movement):
     def flatnonzero(self, x):
         if not x.size:
             return self.empty((0,), INT64)
-        sums = self.cumsum(self.compact(x).reshape(-1), 0, False)
+        sums = self.cumsum(self.compact(self._truth(x)).reshape(-1), 0, False)
         y = self.empty((int(self.to_numpy(sums[-1:])[0]),), INT64)
         self.launch_each(x.size, "index", "places", BITS[8], y, sums, x.size, y.size)
         return y
 
     @COPY
     def take(self, x, index):
-        return self._take(self.compact(x), self._indices(index), x.shape[1]).reshape(*index.shape, x.shape[1])
+        return self._take(self.compact(x), self.operand(index, INT64), x.shape[1]).reshape(*index.shape, x.shape[1])
 
     def _take(self, x, index, n):
         """Rows of n elements of x, compact -> (index.size, n)."""
@@ -104,7 +103,7 @@ class Index(Movement):
 
     @KERNEL
     def take_add(self, rows, index, dy):
-        index, dy, (N, C) = self._indices(index), self.compact(dy), dy.shape
+        index, dy, (N, C) = self.operand(index, INT64, dy.shape[:1]), self.compact(dy), dy.shape
         blocks, threads = self.spread(dy.size)
         if threads > 1:
             dx = self.zeros((rows, C), dy.dtype)
@@ -121,10 +120,6 @@ class Index(Movement):
         grid = max(1, min(blocks, -(-C // 16)))
         self.launch("index_add", "take_add_sorted", dy.dtype, grid, 1, dx, dy, order, starts, rows, C, zeroed)
         return dx
-
-    def _indices(self, index):
-        """Compact int64."""
-        return self.compact(index if index.dtype == INT64 else self.cast(index, INT64))
 
 
 def is_basic(index):

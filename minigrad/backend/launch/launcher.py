@@ -187,10 +187,13 @@ class Launcher:
         """x, or a copy of it: dense and row-major."""
         return x if x.flags.c_contiguous else self.copy(x)
 
-    def operand(self, x, dtype, compact=True):
-        """x in a dtype and compact, or None: an argument beside the one that decides the dtype."""
+    def operand(self, x, dtype, shape=None, compact=True):
+        """x in a dtype and compact, or None: an argument beside the one that decides the dtype. Raises ValueError for
+        another shape than this one: a kernel would read what is not there."""
         if x is None:
             return None
+        if shape is not None and x.shape != shape:
+            raise ValueError(f"an array of shape {x.shape}, where {shape} is expected")
         if x.dtype != dtype:
             x = self.cast(x, dtype)
         return self.compact(x) if compact else x
@@ -294,12 +297,6 @@ def broadcast_strides(x, shape):
         return x.strides
     extra = len(shape) - x.ndim
     return (0,) * extra + tuple(0 if n == 1 != m else s for n, m, s in zip(x.shape, shape[extra:], x.strides))
-
-
-def check_shape(name, x, shape):
-    """Raise ValueError unless x has this shape, or is None: a kernel would read what is not there."""
-    if x is not None and x.shape != shape:
-        raise ValueError(f"{name} has shape {x.shape}, but {shape} is expected")
 
 
 @functools.cache

@@ -45,16 +45,19 @@ class Matmul(Launcher):
     @KERNEL
     def matmul(self, a, b):
         """(…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast, any strides. ValueError if shapes do not fit."""
-        return self._matmul(a, b, None)
+        return self._matmul(a, self.operand(b, a.dtype, compact=False), None)
 
     @KERNEL
     def linear(self, x, weight, bias):
+        bias = self.operand(bias, x.dtype, weight.shape[:1])
+        weight = self.operand(weight, x.dtype, compact=False)
         if x.ndim == 1:
             return self._matmul(x[None], weight.T, bias)[0]
         return self._matmul(x, weight.T, bias)
 
     @KERNEL
     def linear_backward(self, dy, x, weight, wanted):
+        x, weight = (self.operand(a, dy.dtype, compact=False) for a in (x, weight))
         rows = self._as_matrix(dy)
         dx = self._matmul(rows, weight, None).reshape(*dy.shape[:-1], weight.shape[1]) if wanted[0] else None
         dweight = self._matmul(rows.T, self._as_matrix(x), None) if wanted[1] else None
@@ -72,7 +75,6 @@ class Matmul(Launcher):
         y = self.empty(todo.shape, a.dtype)
         if not y.size:
             return y
-        bias = None if bias is None else self.compact(bias)
         joined = todo.parts > 1
         partial = self.empty((todo.parts, *y.shape), real(a.dtype)) if joined else None
         args = y, partial, a, b, None if joined else bias, todo.numbers

@@ -115,7 +115,8 @@ class Movement(Launcher):
         shape[dim] = sum(x.shape[dim] for x in xs)
         y, start = self.empty(tuple(shape), xs[0].dtype), 0
         for x in xs:
-            self.move(y[(slice(None),) * dim + (slice(start, start + x.shape[dim]),)], x)
+            part = y[(slice(None),) * dim + (slice(start, start + x.shape[dim]),)]
+            self.move(part, self.operand(x, y.dtype, part.shape, compact=False))
             start += x.shape[dim]
         return y
 
@@ -125,7 +126,7 @@ class Movement(Launcher):
         shape = xs[0].shape
         y = self.empty((*shape[:dim], len(xs), *shape[dim:]), xs[0].dtype)
         for i, x in enumerate(xs):
-            self.move(y[(slice(None),) * dim + (i, ...)], x)
+            self.move(y[(slice(None),) * dim + (i, ...)], self.operand(x, y.dtype, shape, compact=False))
         return y
 
     @NUMPYS

@@ -1,6 +1,6 @@
 """LayerNorm and RMSNorm; x decides the dtype."""
 
-from .launcher import TOTALS, Launcher, check_shape
+from .launcher import TOTALS, Launcher
 from .rules import KERNEL
 
 
@@ -27,18 +27,16 @@ class Norm(Launcher):
         """-> y, rstd. Writes the mean into `mean`; if that is None, it computes RMSNorm."""
         x = self.compact(x)
         y, rstd = self.empty(x.shape, x.dtype), self.empty((*x.shape[:-1], 1), x.dtype)
-        weight, bias = self.operand(weight, x.dtype), self.operand(bias, x.dtype)
         rows, n = rstd.size, x.shape[-1]
+        weight, bias = (self.operand(a, x.dtype, (n,)) for a in (weight, bias))
         self.launch_rows(rows, n, "norm", "norm_forward", x.dtype, y, mean, rstd, x, weight, bias, rows, n, eps)
         return y, rstd
 
     def _norm_backward(self, dy, x, weight, mean, rstd, wanted):
         x = self.compact(x)
-        dy, weight, mean, rstd = (self.operand(a, x.dtype) for a in (dy, weight, mean, rstd))
         rows, n = rstd.size, x.shape[-1]
-        check_shape("dy", dy, x.shape)
-        for each in (mean, rstd):
-            check_shape("mean or rstd", each, (*x.shape[:-1], 1))
+        dy, weight = self.operand(dy, x.dtype, x.shape), self.operand(weight, x.dtype, (n,))
+        mean, rstd = (self.operand(a, x.dtype, (*x.shape[:-1], 1)) for a in (mean, rstd))
         dx = self.empty(x.shape, x.dtype) if wanted[0] else None
         dweight, dbias = (self.empty((n,), x.dtype) if w else None for w in wanted[1:])
         if not x.size:

@@ -104,7 +104,7 @@ class Optim(Launcher):
 
     @EXACT
     def clip_(self, arrays, norm, most):
-        arrays = [_dense(x) for x in arrays]
+        arrays, norm = [_dense(x) for x in arrays], self.operand(norm, TOTALS, ())
         compact = [self.compact(x) for x in arrays]
         for dtype, group in _by_dtype([(x,) for x in compact]):
             self._launch_slots("clip", dtype, [dict(p=x) for (x,) in group], norm, most)

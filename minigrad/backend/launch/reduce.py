@@ -166,7 +166,7 @@ class Reduce(Launcher):
     def dot(self, x, y):
         if x.size == 0:
             return 0.0
-        x, y = self.compact(x), self.compact(y)
+        x, y = self.compact(x), self.operand(y, x.dtype, x.shape)
         parts, part = shares(x.size, ROW_PART)
         sums = self.empty((parts,), accumulator(x.dtype))
         self.launch("reduce", "dot_parts", x.dtype, parts, self.row_threads(part), sums, x, y, x.size, part)

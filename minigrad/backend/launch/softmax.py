@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from .launcher import Launcher, check_shape
+from .launcher import Launcher
 from .rules import KERNEL
 
 COLUMNS = 16  # neighbours that are worth being taken together
@@ -22,11 +22,11 @@ class Softmax(Launcher):
 
     @KERNEL
     def softmax_backward(self, dy, y, dim):
-        check_shape("dy", dy, y.shape)
+        dy = self.operand(dy, y.dtype, y.shape, compact=False)
         if self._by_columns(y, dim):
             return self.mul(self.sub(dy, self.sum(self.mul(dy, y), (dim,), True)), y)
         y, back = self._rows_last(y, dim)
-        dy, _ = self._rows_last(self.operand(dy, y.dtype, compact=False), dim)
+        dy, _ = self._rows_last(dy, dim)
         dx = self._softmax_backward(dy, y, 1.0)
         return dx if back is None else dx.transpose(back)
 
