@@ -40,11 +40,10 @@ def inventory():
         except Exception as error:  # reporting what is wrong with a library is the purpose here
             found[name] = f"none: {first_line(error)}"
     found["dot"] = shutil.which("dot") or "none: install Graphviz for pictures of graphs"
-    for name in "graphviz", "tqdm":
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = f"none: pip install {name}"
+    try:
+        found["graphviz"] = importlib.metadata.version("graphviz")
+    except importlib.metadata.PackageNotFoundError:
+        found["graphviz"] = "none: pip install graphviz"
     return found
 
 

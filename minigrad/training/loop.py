@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import sys
 import threading
@@ -83,25 +82,20 @@ class Interrupt:
 
 
 class Progress:
-    """tqdm's bar on a terminal, where tqdm is installed; else a line every five seconds. The loss shown is the mean of
-    the last RECENT steps, and times are counted from the end of the first step, which also compiles.
+    """A line every five seconds; on a terminal one line, which changes. The loss shown is the mean of the last RECENT
+    steps, and times are counted from the end of the first step, which also compiles.
 
     start: steps done before. steps: steps in all. tokens: tokens per step. Once nobody reads the output any more
     (`| head`, a closed terminal), `broken` is true, and nothing is written or raised: the loop can stop and save."""
 
-    RECENT, EVERY = 50, 5.0  # steps; seconds
+    RECENT, EVERY, LIVE = 50, 5.0, 0.2  # steps; seconds; the same on a terminal
+    ERASE = "\r\033[K"  # a terminal empties its line at this
 
     def __init__(self, start: int, steps: int, tokens: int) -> None:
         self.steps, self.tokens, self.broken = steps, tokens, False
         self._losses: deque[float] = deque(maxlen=self.RECENT)
-        self._first, self._began, self._next, self._bar = start + 1, 0.0, 0.0, None
-        if sys.stderr is not None and sys.stderr.isatty():
-            try:
-                from tqdm import tqdm
-            except ImportError:
-                return
-            columns, rows = shutil.get_terminal_size()  # unlike tqdm's own guess, right in a terminal of size 0
-            self._bar = tqdm(total=steps, initial=start, ncols=min(columns - 1, 120), nrows=rows)
+        self._first, self._began, self._next = start + 1, 0.0, 0.0
+        self._live = sys.stdout is not None and sys.stdout.isatty()
 
     def step(self, done: int, loss: float) -> None:
         """Call after each step, with the number of steps done in all."""
@@ -109,28 +103,20 @@ class Progress:
         if done == self._first:
             self._began = now
         self._losses.append(loss)
-        line = f"loss {sum(self._losses) / len(self._losses):.3f}"
+        if now < self._next:
+            return
+        self._next = now + (self.LIVE if self._live else self.EVERY)
         speed = (done - self._first) / max(now - self._began, 1e-9)  # steps/s, with whatever else the loop does
-        line += f", {speed * self.tokens:,.0f} tokens/s" * (speed > 0)
-        if self._bar is not None:
-            self._bar.set_postfix_str(line, refresh=False)
-            self._write(self._bar.update)
-        elif now >= self._next:
-            self._next = now + self.EVERY
-            left = f", {(self.steps - done) / speed:.0f} s left" if speed else ""
-            self.say(f"step {done}/{self.steps}: {line}{left}")
+        line = f"step {done}/{self.steps}: loss {sum(self._losses) / len(self._losses):.3f}"
+        if speed:
+            line += f", {speed * self.tokens:,.0f} tokens/s, {(self.steps - done) / speed:.0f} s left"
+        self.say(line, end="" if self._live else "\n")
 
-    def say(self, line: str) -> None:
-        """Print a line without breaking the bar."""
-        if self._bar is None:
-            self._write(print, line, flush=True)
-        else:
-            self._write(self._bar.write, line)
-
-    def _write(self, function, *args, **options):
+    def say(self, line: str, end: str = "\n") -> None:
+        """Print a line."""
         if not self.broken:
             try:
-                function(*args, **options)
+                print(self.ERASE * self._live + line, end=end, flush=True)
             except OSError:
                 self.broken = True
 
@@ -138,5 +124,5 @@ class Progress:
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        if self._bar is not None:
-            self._write(self._bar.close)
+        if self._live:
+            self.say("", end="")
