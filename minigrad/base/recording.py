@@ -1,13 +1,9 @@
-"""The captured step that a thread runs, and the interface that other packages have to it."""
+"""The captured step that a thread runs, which other packages ask for what would otherwise be computed."""
 
 import os
 import sys
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    import numpy as np
+from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -16,62 +12,12 @@ class CaptureError(RuntimeError):
     """A step does something that cannot be captured; the message says what, and where."""
 
 
-class Recorder(Protocol):
-    """A call of a captured step, to those who work for it: replay/follower.py is one. Types that are declared in higher
-    layers are `object` here."""
-
-    entry: object  # the Entry being captured, to which launches are added; None between two ops
-
-    # the engine
-
-    def apply(self, cls: type, inputs: tuple[object, ...], params: dict[str, object]) -> object:
-        """Op.apply: Tensors, with the captured results of such an op, or of this one, which is captured then."""
-
-    def walk(self, roots: object, cotangents: object, inputs: object, retain_graph: bool | None, create_graph: bool,
-             inspect: object) -> object:  # fmt: skip
-        """autograd.backward."""
-
-    def changed(self, storage: object, times: int) -> None:
-        """The memory of a Storage is about to change in place; -1: it did not, as the change raised."""
-
-    def looked_into(self, node: object) -> None:
-        """A Node gets a hook, or keeps its gradient."""
-
-    # tensors
-
-    def note(self, x: object) -> None:
-        """A Tensor has been made, or has other memory."""
-
-    def read(self, x: object) -> "np.ndarray":
-        """The values of a Tensor, after all that the step has done so far."""
-
-    # backends
-
-    def primitive(self, name: str, function: Callable[..., object], on: object, args: object, kwargs: object) -> object:
-        """A primitive of a backend: function(on, *args, **kwargs), or what it gave when it was captured."""
-
-    def empty(self, shape: object, dtype: object) -> object:
-        """A new compact array of the step, which has no memory while it is captured."""
-
-    def launch(self, *args: object) -> None:
-        """The arguments of Launcher._start, to be launched when the step runs."""
-
-    def cells(self, values: Callable[[], object], shape: tuple[int, ...], dtype: object) -> object:
-        """See Launcher.cells."""
-
-    def stream(self, draw: object) -> tuple[object, int, int]:
-        """See Launcher.stream."""
-
-    def look_later(self, check: tuple[object, ...]) -> None:
-        """What a check of indices on a GPU finds, to be looked at when the host next waits."""
-
-    def flush(self) -> None:
-        """Run what the step has done so far."""
-
-
 class _Thread(threading.local):
     def __init__(self) -> None:  # once for each thread
-        self.recorder: Recorder | None = None  # the captured step that this thread runs
+        self.recorder: Any = None
+        """The captured step that this thread runs: a Follower of replay/, whose methods say what each is asked by.
+        The engine calls apply, walk, changed and looked_into; Tensors note and read; backends primitive, empty,
+        launch, cells, stream and look_later. Its `entry` is not None while an op is captured."""
 
 
 thread = _Thread()

@@ -1,7 +1,6 @@
 """Helpers for loops of training and evaluation."""
 
 import math
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,28 +14,17 @@ __all__ = ["evaluating", "clip_grad_norm_"]
 if TYPE_CHECKING:
     from .module import Module
 
-_changing_mode = threading.RLock()
-_evaluated: dict = {}  # {Module: (how many with-blocks it is in, {module: its mode before the first of them})}
-
 
 @contextmanager
 def evaluating(model: "Module") -> Iterator[None]:
-    """Within a with-block a Module is in eval mode. After the last of them, if several threads are in one, every module
-    is in the mode it had before the first."""
-    with _changing_mode:
-        users, before = _evaluated.get(model) or (0, {module: module.training for module in model.modules()})
-        _evaluated[model] = users + 1, before
-        model.eval()
+    """Within a with-block a Module is in eval mode; afterwards every module is in the mode it had before."""
+    before = [(module, module.training) for module in model.modules()]
+    model.eval()
     try:
         yield
     finally:
-        with _changing_mode:
-            users, _ = _evaluated.pop(model)
-            if users > 1:  # other threads go on
-                _evaluated[model] = users - 1, before
-            else:
-                for module, training in before.items():
-                    module.training = training
+        for module, training in before:
+            module.training = training
 
 
 def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, error_if_nonfinite: bool = False) -> Tensor:

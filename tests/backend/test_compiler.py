@@ -73,18 +73,6 @@ def test_compiles_once(cache):
     assert len(libraries(cache)) == 3  # other flags, another result
 
 
-@pytest.mark.needs("g++")
-def test_what_a_disk_has_damaged_is_made_again(cache):
-    load(ANSWER)
-    (path,) = libraries(cache)
-    whole = path.read_bytes()
-    middle = len(whole) // 2
-    for damaged in b"", whole[:middle], whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :]:
-        path.unlink()  # the library is mapped into this process
-        path.write_bytes(damaged)
-        assert load(ANSWER).answer() == 42 and path.read_bytes() == whole
-
-
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
 def test_a_folder_that_others_may_write_to_is_refused(cache, mode):
     cache.mkdir()

@@ -169,14 +169,12 @@ def test_compiles_once(cache, counted, monkeypatch):
     assert [nvrtc.binary("any", "float32", None, "90") for _ in range(2)] == [b"one"] * 2 and len(counted) == 1
     (path,) = cache.iterdir()
     assert path.name.startswith("any-float32-90-") and path.stat().st_mode & 0o777 == 0o600
-    path.write_bytes(path.read_bytes()[1:])  # damaged
-    assert nvrtc.binary("any", "float32", None, "90") == b"one" and len(counted) == 2
     nvrtc.binary("any", "float32", None, "80")
     monkeypatch.setattr(nvrtc, "text", lambda *of: "two")
     assert nvrtc.binary("any", "float32", None, "90") == b"two"
     monkeypatch.setattr("cupy.cuda.nvrtc.getVersion", lambda: (99, 9))
     nvrtc.binary("any", "float32", None, "90")
-    assert len(counted) == 1 + len(list(cache.iterdir())) == 5
+    assert len(counted) == len(list(cache.iterdir())) == 4
 
 
 def test_without_room_or_right_nothing_is_kept(cache, counted, monkeypatch, caplog):

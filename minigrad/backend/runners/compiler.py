@@ -1,7 +1,6 @@
 """The C++ compiler, and the folder of compiled kernels: a source is compiled once per machine, and kept.
 
-The folder's files are loaded and run, so nobody else may write there. Each is written whole or not at all, and ends
-with its digest, which shows what a failing disk has damaged since.
+The folder's files are loaded and run, so nobody else may write there. Each is written whole or not at all.
 """
 
 import ctypes
@@ -60,19 +59,9 @@ def folder():
     return path
 
 
-def kept(path):
-    """What keep() wrote to a file of the folder; None if there is none, or if it is damaged. Raises OSError."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    size = len(data) - hashlib.sha256().digest_size
-    return data[:size] if hashlib.sha256(data[:size]).digest() == data[size:] else None
-
-
 def keep(path, data):
     """Write a file of the folder, for its owner alone. Raises OSError."""
-    atomic_write(path, data + hashlib.sha256(data).digest(), mode=0o600)
+    atomic_write(path, data, mode=0o600)
 
 
 @functools.cache
@@ -109,7 +98,7 @@ def load_all(sources, threads=1):
     """[the ctypes.CDLL of each Source]. What is not kept yet is compiled, several at a time. Raises CompilerError."""
     place = folder()
     paths = [Path(place, _name(source)) for source in sources]
-    missing = {path: source for path, source in zip(paths, sources) if kept(path) is None}
+    missing = {path: source for path, source in zip(paths, sources) if not path.exists()}
     if missing:
         _say_once(place)
         with ThreadPoolExecutor(threads) as pool:

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from ..launch.source import source
-from .compiler import CompilerError, folder, keep, kept, log
+from .compiler import CompilerError, folder, keep, log
 
 OPTIONS = ("-std=c++17",)
 
@@ -44,8 +44,8 @@ def binary(file, dtype, entry, arch):
     key = json.dumps([code, OPTIONS, arch, ptx, cupy.__version__, cupy.cuda.nvrtc.getVersion(), headers()])
     try:
         path = Path(folder(), f"{label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.cubin")
-        if (found := kept(path)) is not None:
-            return found
+        if path.exists():
+            return path.read_bytes()
     except (CompilerError, OSError) as error:
         _complain(str(error))
         return compiled(code, label, arch)
