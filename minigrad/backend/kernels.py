@@ -61,8 +61,8 @@ def _flatten(name, seen):
     return "\n".join(lines)
 
 
-_ENTRY = re.compile(
-    r'^((?://.*\n)*)extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)\s*{', re.MULTILINE
+ENTRY = re.compile(
+    r'^extern "C" __global__ void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(([^)]*)\)\s*{', re.MULTILINE
 )
 
 
@@ -83,22 +83,10 @@ def parameter(text):
 
 @functools.lru_cache(32)
 def entry_points(text):
-    """{entry point: (what `// args` above it says, [CParameter])} of a source."""
+    """{entry point: [CParameter]} of a source."""
     return {
-        name: (_declared(above), [parameter(p) for p in parameters.split(",") if p.strip()])
-        for above, name, parameters in _ENTRY.findall(text)
+        name: [parameter(p) for p in parameters.split(",") if p.strip()] for name, parameters in ENTRY.findall(text)
     }
-
-
-@functools.lru_cache(64)
-def declared_above(text, line):
-    """The `// args` above a line."""
-    found = re.search(rf"^((?://.*\n)*){re.escape(line)}", text, re.MULTILINE)
-    return _declared(found[1]) if found else ""
-
-
-def _declared(comment):
-    return " ".join(line.removeprefix("//").strip() for line in f"\n{comment}".partition("\n// args")[2].splitlines())
 
 
 @functools.lru_cache(32)
@@ -181,7 +169,7 @@ class Struct:
 
 def signature(name, text):
     """(the parameters of an entry point, the C type of each, '*' for a pointer, {struct among them: its bytes})."""
-    parameters = entry_points(text)[name][1]
+    parameters = entry_points(text)[name]
     kinds = [types(text).get(p.kind, p.kind) for p in parameters]
     structs = {*kinds} - {"*", *C_TYPES.values()}
     return parameters, kinds, {kind: Struct("", kind, text).size for kind in structs}

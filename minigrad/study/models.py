@@ -1,7 +1,5 @@
 """A small model for studying heads."""
 
-from typing import TYPE_CHECKING, Any, overload
-
 from ..nn import Embedding, Linear, Module, ModuleList, MultiheadAttention, init
 from ..nn import functional as F
 from ..tensor import Tensor, arange
@@ -46,14 +44,6 @@ class AttentionOnly(Module):
         for block in self.blocks:
             init.normal_(block.attn.in_proj_weight, std=n_embd**-0.5)
             init.normal_(block.attn.out_proj.weight, std=(2 * n_embd) ** -0.5)
-
-    if TYPE_CHECKING:  # there is a loss where there are targets
-
-        @overload  # type: ignore[override]  # of Module, which knows only of one kind of call
-        def __call__(self, idx: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
-        @overload
-        def __call__(self, idx: Tensor, targets: None = None) -> tuple[Tensor, None]: ...
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
     def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """idx (B, T) int -> logits (B, T, V), and the mean cross-entropy against targets (B, T), or None without.

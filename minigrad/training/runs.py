@@ -35,8 +35,7 @@ def load_char_model(path: FilePath, device: str = "cpu") -> "tuple[GPT, CharVoca
     path = model_file(path)
     saved = load(path)
     try:
-        sizes = {name: x for name, x in saved["config"].items() if name != "pruned" or x}  # {} in older files
-        model = nn.GPT.with_weights(nn.GPTConfig(**sizes), saved["model"])
+        model = nn.GPT.with_weights(nn.GPTConfig(**saved["config"]), saved["model"])
         return model.to(device), CharVocab(saved["chars"]), saved
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} holds no character model: {error!r}") from error

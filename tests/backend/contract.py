@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minigrad.backend.kernels import C_TYPES, Struct, Structs, constants, declared_above, entry_points, signature, types
+from minigrad.backend.kernels import C_TYPES, ENTRY, Struct, Structs, constants, signature, types
 from minigrad.backend.launch.launcher import Launcher
 
 DTYPES = {c: np.dtype(name) for name, c in C_TYPES.items()}
@@ -78,7 +78,6 @@ class Contract:
 
     def __init__(self, name, text):
         """text: the source of its file, as a compiler gets it. Raises ContractError if a size is missing."""
-        declared, _ = entry_points(text)[name]
         self.name, self._text, self._types = name, text, types(text)
         self.parameters, self.kinds, self.sizes = signature(name, text)
         self.structs = {p.name: kind for p, kind in zip(self.parameters, self.kinds) if kind in self.sizes}
@@ -89,8 +88,9 @@ class Contract:
         self._checked: set = set()  # the kinds of arguments that were valid
         self._known = {**KNOWN, **constants(text)}
         pointers = {p.name: p for p in self.parameters if p.kind == "*"}
-        for said in (declared, *(declared_above(text, f"struct {kind} {{") for kind in self.structs.values())):
-            for part in filter(None, map(str.strip, said.split(";"))):
+        (entry,) = (found.group() for found in ENTRY.finditer(text) if found[1] == name)
+        for line in (entry, *(f"struct {kind} {{" for kind in self.structs.values())):
+            for part in filter(None, map(str.strip, declared_above(line, text).split(";"))):
                 self._read(part, pointers)
         missing = ", ".join(p for p in pointers if p not in self.arrays and p not in self.tables)
         if missing:
@@ -197,6 +197,13 @@ class Contract:
 
     def _refuse(self, why):
         raise ContractError(f"kernel {self.name}: {why}")
+
+
+def declared_above(line, text):
+    """The `// args` in the comment above a line."""
+    *_, comment = text.partition(f"\n{line}")[0].rpartition("\n// args")
+    lines = comment.splitlines()
+    return " ".join(each.removeprefix("//").strip() for each in lines) if all(x[:2] == "//" for x in lines[1:]) else ""
 
 
 @functools.lru_cache(4096)

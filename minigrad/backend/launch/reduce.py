@@ -52,8 +52,6 @@ class Reduce(Launcher):
         """x reduced over the tuple dims -> dtype. empty: the result of no values at all; None: it has none."""
         order = None
         if not x.flags.c_contiguous:
-            if alike := [d for d, (n, step) in enumerate(zip(x.shape, x.strides)) if step == 0 and n > 1]:
-                return self._reduce_alike(name, x, alike, dims, keepdim, dtype, empty)
             x, order = self._in_memory_order(x)
         folds, kept, shape, back = reduction(x.shape, order, dims, keepdim)
         if 0 in x.shape:
@@ -63,18 +61,6 @@ class Reduce(Launcher):
             for outer, n, inner in folds:
                 y = self._fold(name, y, outer, n, inner, dtype)
         return y.reshape(shape) if back is None else y.reshape(kept).transpose(back).reshape(shape)
-
-    def _reduce_alike(self, name, x, alike, dims, keepdim, dtype, empty):
-        """_reduce of x without copying it, where all places along the dims `alike` share memory, as after expand."""
-        dims = normalize_axis_tuple(dims, x.ndim)
-        one = x[tuple(slice(1) if d in alike else slice(None) for d in range(x.ndim))]
-        y = self._reduce(name, one, dims, True, dtype, empty)
-        times = math.prod(x.shape[d] for d in alike if d in dims)
-        if name == "sum" and times > 1:
-            y = self.mul(y, times)
-        kept = tuple(1 if d in dims else n for d, n in enumerate(x.shape))
-        y = y if y.shape == kept else self.copy(self.expand(y, kept))
-        return y if keepdim else y.reshape([n for d, n in enumerate(kept) if d not in dims])
 
     def _fold(self, name, x, outer, n, inner, dtype):
         """x (outer, n, inner) -> (outer, inner), n ≥ 1; in two launches or more where n is large."""

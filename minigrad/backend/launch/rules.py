@@ -73,10 +73,8 @@ def compacted(y, args, copy=np.ascontiguousarray):
 
 
 def by_rule(name, launch, numpy):
-    """A primitive of a runner, launched or as NumPy computes it. Raises TypeError if it has no rule."""
-    rule = getattr(launch, "rule", None)
-    if rule is None:
-        raise TypeError(f"backend/launch gives {name} no rule: see launch/rules.py")
+    """A primitive of a runner, launched or as NumPy computes it."""
+    rule = launch.rule
     if rule is HOST:
         return launch
     if rule is VIEW:
