@@ -1,9 +1,7 @@
 """The sizes of a GPT, checked; the sizes of known models."""
 
 import contextlib
-import math
 import operator
-from collections.abc import Mapping
 from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any, Self
@@ -77,26 +75,6 @@ class GPTConfig:
         if name not in PRESETS:
             raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
         return cls(**PRESETS[name] | changes)
-
-    def check_sizes(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Raise ValueError unless tensors of these {path: shape} can be a GPT of this config.
-
-        To be called before a model is built for given weights, as a wrong config could cost any time and memory."""
-        n_layer = len({path.split(".")[1] for path in shapes if path.startswith("blocks.")})
-        if n_layer != self.n_layer:
-            raise ValueError(f"n_layer is {shown(self.n_layer)}, but there are tensors of {n_layer} layers")
-        expected = {"wte.weight": (self.vocab_size, self.n_embd)}
-        if self.positions == "learned":
-            expected["wpe.weight"] = self.block_size, self.n_embd
-        for path, shape in expected.items():
-            found = shapes.get(path)
-            if found is None or tuple(found) != shape:
-                raise ValueError(
-                    f"{path} must have shape {shape}, " + ("but is missing" if found is None else f"got {tuple(found)}")
-                )
-        held, parameters = sum(math.prod(shape) for shape in shapes.values()), 8 * self.n_layer * self.n_embd**2
-        if parameters > 2 * held:  # if the two are close, load_state_dict can say which tensors are wrong
-            raise ValueError(f"the MLPs alone have {parameters:,} parameters, but the tensors hold {held:,} numbers")
 
 
 def _size(name, value):

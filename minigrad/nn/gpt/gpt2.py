@@ -32,7 +32,7 @@ def translated(state, n_head=None, **changes):
     if tied:
         own.pop("lm_head.weight", None)
     (V, C), block_size = wte.shape, wpe.shape[0]
-    sizes = dict(vocab_size=V, block_size=block_size, n_layer=1 + max(layers), n_head=n_head or max(1, C // 64))
+    sizes = dict(vocab_size=V, block_size=block_size, n_layer=len(layers), n_head=n_head or max(1, C // 64))
     return GPTConfig(**sizes | dict(n_embd=C, bias=True, tied=tied, init_std=0.02) | changes), own
 
 

