@@ -6,7 +6,7 @@ from ..autograd import FormulaOp, Op, composite
 from ..autograd.cases import apart, case, uniform
 from ..typing import T
 from .args import floating, refuse_bools
-from .elementwise import log1p, of_output, unary
+from .elementwise import log1p, of_input, of_output, unary
 from .select import where
 
 __all__ = ["elu", "gelu", "leaky_relu", "relu", "sigmoid", "silu", "softplus", "tanh"]
@@ -37,15 +37,7 @@ class Silu(Op):
     """y = x σ(x);   dx = dy σ (1 + x (1 - σ))"""
 
     cases = [case((3, 4))]
-
-    def forward(self, x):
-        self.save_inputs(x)
-        return self.backend.silu(x)
-
-    def backward(self, dy):
-        (x,) = self.saved_inputs()
-        s = x.sigmoid()
-        return dy * (s * (1.0 + x * (1.0 - s)))
+    forward, backward = of_input("silu", lambda dy, x: dy * ((s := x.sigmoid()) * (1.0 + x * (1.0 - s))))
 
 
 class Gelu(Op):

@@ -14,6 +14,11 @@ __all__ = [
 ]  # fmt: skip
 
 
+def primitive(name):
+    """forward of y = f(x), which the primitive of that name computes, and nothing is kept of."""
+    return lambda self, x: getattr(self.backend, name)(x)
+
+
 def of_input(primitive, gradient):
     """forward and backward of y = f(x), which the primitive of that name computes, with dx = gradient(dy, x)."""
 
@@ -38,13 +43,14 @@ def _of_two(input: T, other: Operand) -> T: ...
 
 
 @giving(_of_one)
-def unary(op):
-    """The public function of an op on one tensor; integers are taken as float32."""
+def unary(op, about="", prepared=floating):
+    """The public function of an op on one tensor; integers are taken as float32, or as `prepared` says."""
 
     def function(input: T) -> T:
-        return op.apply(floating(input))
+        return op.apply(prepared(input))
 
-    return published(function, op, "Elementwise: of x's shape and float dtype, or float32 of integers and bools.")
+    about = about or "Elementwise: of x's shape and float dtype, or float32 of integers and bools."
+    return published(function, op, about)
 
 
 @giving(_of_two)
@@ -176,12 +182,7 @@ class Neg(Op):
     """y = -x;   dx = -dy"""
 
     cases = [case((3, 4)), case(())]
-
-    def forward(self, x):
-        return self.backend.neg(x)
-
-    def backward(self, dy):
-        return -dy
+    forward, backward = primitive("neg"), lambda self, dy: -dy
 
 
 class Abs(Op):
@@ -196,9 +197,7 @@ class Sign(Op):
 
     cases = [case((3, 4))]
     differentiable = False
-
-    def forward(self, x):
-        return self.backend.sign(x)
+    forward = primitive("sign")
 
 
 class Floor(Op):
@@ -206,9 +205,7 @@ class Floor(Op):
 
     cases = [case((3, 4))]
     differentiable = False
-
-    def forward(self, x):
-        return self.backend.floor(x)
+    forward = primitive("floor")
 
 
 class FloorDivide(Op):

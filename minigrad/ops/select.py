@@ -10,7 +10,7 @@ from ..autograd.arguments import checked
 from ..autograd.cases import apart, booleans, case, integers, normal
 from ..typing import Operand, T
 from .args import check_broadcast, floating, promoted
-from .elementwise import binary
+from .elementwise import binary, unary
 
 __all__ = [
     "allclose", "clamp", "eq", "equal", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not",
@@ -163,24 +163,9 @@ Isinf = _predicate("isinf", "True where x is +∞ or -∞", case((3, 4)))
 Isfinite = _predicate("isfinite", "True where x is neither NaN nor ±∞", case((3, 4)))
 
 
-def logical_not(input: T) -> T:
-    """True where x is 0 or False. bool, of x's shape."""
-    return LogicalNot.apply(input)
-
-
-def isnan(input: T) -> T:
-    """True where x is NaN. bool, of x's shape."""
-    return Isnan.apply(input)
-
-
-def isinf(input: T) -> T:
-    """True where x is +∞ or -∞. bool, of x's shape."""
-    return Isinf.apply(input)
-
-
-def isfinite(input: T) -> T:
-    """True where x is neither NaN nor infinite. bool, of x's shape."""
-    return Isfinite.apply(input)
+logical_not, isnan, isinf, isfinite = (
+    unary(op, "Elementwise: bool, of x's shape.", lambda x: x) for op in (LogicalNot, Isnan, Isinf, Isfinite)
+)
 
 
 def equal(input: T, other: T) -> bool:
