@@ -143,14 +143,14 @@ class Struct:
         self.pointers = [self._places[f.name] for f in self.fields.values() if f.kind == "*"]  # counted in words
 
     def __call__(self, **values):
-        """The struct as bytes. An array is given as a sequence of all its numbers."""
+        """The struct as bytes. The numbers of an array that are not given are 0."""
         numbers = []
         for field, count in self.counts.items():
             value = values.pop(field)
             if count == 1:
                 numbers.append(value)
             else:
-                numbers += value
+                numbers += [*value, *(0,) * (count - len(value))]
         if values:
             raise TypeError(f"struct {self.name} has no field {', '.join(values)}")
         return self._pack(*numbers)

@@ -189,6 +189,6 @@ def _heads(shape, shape_of_v, *strides):
     (nh, T, D), (nkv, S, Dv) = shape[1:], shape_of_v[1:]
     steps = {}
     for name, of_x in zip(("q", "k", "v", "o", "mask", "bias", "dq", "dk", "dv"), strides):
-        itemsize, in_bytes = of_x or (1, (0,) * HEADS.counts[name])
+        itemsize, in_bytes = of_x or (1, ())
         steps[name] = [step // itemsize for step in in_bytes[: HEADS.counts[name]]]
     return HEADS(nh=nh, group=nh // max(nkv, 1), T=T, S=S, D=D, Dv=Dv, **steps)

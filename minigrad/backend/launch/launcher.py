@@ -14,7 +14,6 @@ from .rules import HOST
 LAYOUT = Struct("layout.cuh", "Layout")
 ROW_THREADS = constant("common.cuh", "ROW_THREADS")
 MAX_DIMS = LAYOUT.counts["shape"]
-OPERANDS = LAYOUT.counts["strides"] // MAX_DIMS
 NARROW = 1 << 31  # the fast loops of layout.cuh need indices and offsets below this
 MOST_PER_TURN = 8  # elements of a thread in such a loop
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
@@ -240,15 +239,14 @@ def layout(shape, itemsizes, *strides):
         raise ValueError(f"kernels take at most {MAX_DIMS} dims that cannot be merged, got shape {shape}")
     narrow, unused = is_narrow(dims), [0] * (MAX_DIMS - len(dims))
     columns = [[steps[k] for _, steps in dims] + unused for k in range(len(strides))]
-    columns += [[0] * MAX_DIMS] * (OPERANDS - len(columns))
     size = math.prod(shape)
     return size, LAYOUT(
         size=size,
         ndim=len(dims),
         narrow=narrow,
         run=_run(dims),
-        shape=[n for n, _ in dims] + unused,
-        divisors=[divisor(n) if narrow and n else 0 for n, _ in dims] + unused,
+        shape=[n for n, _ in dims],
+        divisors=[divisor(n) if narrow and n else 0 for n, _ in dims],
         strides=[step for column in columns for step in column],
     )
 

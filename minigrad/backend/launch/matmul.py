@@ -100,10 +100,6 @@ def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, t
     """How a @ b is computed, from shapes, strides in bytes, whether the addresses of a and b are aligned, TENSOR of
     tensor.cuh, and what a multiprocessor has of shared memory."""
     shape, rows, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, dtype.itemsize)
-    if len(dims) > MAX_BATCH_DIMS:
-        raise ValueError(
-            f"matmul: at most {MAX_BATCH_DIMS} batch dims that cannot be merged, got {a_shape} @ {b_shape}"
-        )
     batches = math.prod(size for size, _, _ in dims)
     count = whole(dtype, tensor)
     read_a = _reading(a, rows, k, [step for _, step, _ in dims], count if aligned[0] else 0)
@@ -114,8 +110,7 @@ def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, t
     parts = -(-k // part) if k else 1
     long = read_a == 1 and (read_b == 1 or (read_b == 0 and dtype.itemsize == 2))  # where that takes less time
     line = 128 if long and shared_memory >= 2 * (stages(128, 128) + RESERVED) else 64
-    fill = [0] * (MAX_BATCH_DIMS - len(dims))
-    sizes, a_batch, b_batch = ([dim[column] for dim in dims] + fill for column in range(3))
+    sizes, a_batch, b_batch = zip(*dims) if dims else ((), (), ())
     return Tiling(
         shape=shape,
         file=f"matmul{f'_tensor TENSOR={tensor} LINE_BYTES={line}' * bool(tensor)} SIDE={side} "
@@ -161,6 +156,8 @@ def operands(a_shape, a_strides, b_shape, b_strides, itemsize):
         size, step, _ = dims.pop()
         a = (step if rows == 1 else a[0]), a[1]
         rows *= size
+    if len(dims) > MAX_BATCH_DIMS:
+        raise ValueError(f"matmul: more than {MAX_BATCH_DIMS} batch dims cannot be merged in {a_shape} @ {b_shape}")
     return Operands((*batch, n, m), rows, k, m, a, b, dims)
 
 

@@ -11,7 +11,6 @@ from ...launch.matmul import operands
 
 SOURCE = Path(__file__).parent / "gemm.cpp"
 PRODUCT = Struct(SOURCE, "Product")
-MAX_BATCH_DIMS = PRODUCT.counts["batch"]
 FEW = constant(SOURCE, "FEW")  # rows or columns that are computed as dot products
 WIDTH = 128  # bytes of a row of a panel; fewer where vectors are shorter than 64 bytes
 WORTH = 1 << 17  # multiplications worth a block of its own
@@ -49,13 +48,8 @@ class Blocking(NamedTuple):
 def blocking(a_shape, a_strides, b_shape, b_strides, itemsize, plain, threads):
     """How a @ b is computed, from shapes and strides in bytes, and whether it is plain, without a bias."""
     shape, n, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, itemsize)
-    if len(dims) > MAX_BATCH_DIMS:
-        raise ValueError(
-            f"matmul: at most {MAX_BATCH_DIMS} batch dims that cannot be merged, got {a_shape} @ {b_shape}"
-        )
     batches = math.prod(size for size, _, _ in dims)
-    fill = [0] * (MAX_BATCH_DIMS - len(dims))
-    sizes, a_batch, b_batch = ([dim[column] for dim in dims] + fill for column in range(3))
+    sizes, a_batch, b_batch = zip(*dims) if dims else ((), (), ())
     y, bias = (m, 1), (0, 1)
     dots = a[1] == b[1] == 1 and min(n, m) <= FEW
     swapped = m < n and (dots or (m == 1 and plain))
