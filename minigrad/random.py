@@ -47,9 +47,7 @@ class Generator:
         except (KeyError, TypeError, IndexError):
             right = False
         if not (right and 0 <= seed < 2**64 and 0 <= offset < 2**62):
-            raise ValueError(
-                f"a random state is two integers, seed from 0 to 2^64 - 1 and offset to 2^62 - 1, not {shown(state)}"
-            )
+            raise ValueError(f"a random state is two integers, seed < 2^64 and offset < 2^62, not {shown(state)}")
         self.seed, self.offset = seed, offset
 
     def reserve(self, n: int) -> Draw:

@@ -76,9 +76,7 @@ class Op:
         code = cls.forward.__code__
         taken = RESERVED.intersection(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
         if taken:  # parameters become attributes
-            raise TypeError(
-                f"op {cls.name}: forward must not have a parameter named {sorted(taken)}: the engine uses that name"
-            )
+            raise TypeError(f"op {cls.name}: the engine uses the name of forward's parameter {sorted(taken)}")
         register(Declaration(cls.name, cls, cls.apply, cls.cases))
 
     def __init__(self, *inputs: Any) -> None:

@@ -36,10 +36,7 @@ def prepared(fn, inputs, kwargs=None, vjp=None):
             raise TypeError("gradcheck: vjp is for functions of NumPy arrays; others have gradients of their own")
         return fn, inputs
     if vjp is None:
-        raise TypeError(
-            "gradcheck: NumPy arrays have no gradient. Pass vjp=, a function (dy, *inputs) -> gradients; or Tensors "
-            "(mg.tensor(x)) to a function of those"
-        )
+        raise TypeError("NumPy arrays have no gradient: pass Tensors, or vjp=, a function (dy, *inputs) -> gradients")
     return Pair(fn, vjp), mapped(inputs, entered, of=np.ndarray)
 
 

@@ -285,9 +285,7 @@ def gradients_of(found, inputs):
     args, keywords = inputs
     entries = found if isinstance(found, tuple) else (found,)
     if len(entries) not in (len(args), len(args) + bool(keywords)):
-        raise TypeError(
-            f"gradcheck: the vjp returned {len(entries)} gradients for {len(args)} inputs; None means zeros"
-        )
+        raise TypeError(f"gradcheck: vjp returned {len(entries)} gradients for {len(args)} inputs; None means zeros")
     gradients: dict = {}
 
     def pair(x, g):

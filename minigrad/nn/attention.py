@@ -71,10 +71,7 @@ class MultiheadAttention(Headed):
                  batch_first: bool | None = None, device: str | None = None,
                  dtype: DTypeLike = DEFAULT_FLOAT):  # fmt: skip
         if not batch_first:
-            raise TypeError(
-                "attention takes inputs (B, T, C): say batch_first=True, and transpose those of PyTorch's default, "
-                "(T, B, C)"
-            )
+            raise TypeError("attention takes inputs (B, T, C): say batch_first=True, and transpose (T, B, C)")
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         if num_heads < 1 or embed_dim < 1 or embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")

@@ -64,10 +64,7 @@ class KVCache:
             raise RuntimeError("a KVCache is filled in place, which gradients cannot follow: use no_grad()")
         given = [x.shape[:2] + x.shape[3:] for x in (k, v)]
         if given != [(B, nkv, d_k), (B, nkv, d_v)] or k.shape[2] != v.shape[2]:
-            raise ValueError(
-                f"this KVCache is for keys and values {(B, nkv, 'T', '…')}, of sizes {d_k} and {d_v}, "
-                f"got {k.shape} and {v.shape}"
-            )
+            raise ValueError(f"k {k.shape} and v {v.shape} do not fit a KVCache of {self.k.shape} and {self.v.shape}")
         if not k.dtype == v.dtype == self.k.dtype:
             raise TypeError(f"this KVCache is for {self.k.dtype}, got keys of {k.dtype} and values of {v.dtype}")
 

@@ -114,9 +114,7 @@ def _load(layer, W_Q, W_K, W_V, W_O):
     W_Q, W_K, W_V = ([as_tensor(W, **about).detach() for W in Ws] for Ws in (W_Q, W_K, W_V))
     W_O, nh, nkv = as_tensor(W_O, **about).detach(), len(W_Q), len(W_K)
     if nh == 0 or nkv == 0 or nh % nkv or len(W_V) != nkv:
-        raise ValueError(
-            f"{nh} W_Q, {nkv} W_K and {len(W_V)} W_V: there must be as many W_K as W_V, a divisor of the W_Q"
-        )
+        raise ValueError(f"{nh} W_Q, {nkv} W_K, {len(W_V)} W_V: W_K and W_V must be as many, a divisor of the W_Q")
     d_k, d_v = (W.shape[-1] if W.ndim else 0 for W in (W_Q[0], W_V[0]))
     C = layer.embed_dim
     sizes = ("W_Q", W_Q, (C, d_k)), ("W_K", W_K, (C, d_k)), ("W_V", W_V, (C, d_v)), ("W_O", [W_O], (nh * d_v, C))

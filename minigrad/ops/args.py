@@ -99,9 +99,7 @@ def check_broadcast(name, *xs):
         np.broadcast_shapes(*(x.shape for x in xs if isinstance(x, Value)))
     except ValueError:
         shapes = " and ".join(str(x.shape) for x in xs if isinstance(x, Value))
-        raise ValueError(
-            f"{name}: shapes {shapes} do not broadcast; from the right, each pair of sizes must be equal or contain a 1"
-        ) from None
+        raise ValueError(f"{name}: shapes {shapes} do not broadcast") from None
 
 
 def float_dim(name, x, dim):

@@ -51,9 +51,7 @@ def split_heads(input: T, *heads: int) -> T | tuple[T, ...]:
     Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) -> (B, n_0, T, d),
     (B, n_1, T, d), … Raises ValueError for an x that cannot be divided so."""
     if input.ndim != 3 or min(heads, default=0) < 1 or input.shape[2] % sum(heads):
-        raise ValueError(
-            f"split_heads: shape {input.shape} is not (B, T, n·d) for n = {' + '.join(map(str, heads))} heads"
-        )
+        raise ValueError(f"split_heads: {input.shape} is not (B, T, n·d) for n = {' + '.join(map(str, heads))} heads")
     parts = SplitHeads.apply(input, heads=heads, d=input.shape[2] // sum(heads))
     return parts if len(heads) > 1 else parts[0]
 
@@ -129,9 +127,7 @@ def attention_pattern(qk: T, mask: T | None = None, is_causal: bool = False, sca
         try:
             expanded(mask, qk.shape)
         except ValueError:
-            raise ValueError(
-                f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {qk.shape}"
-            ) from None
+            raise ValueError(f"attention: mask {mask.shape} does not broadcast to scores {qk.shape}") from None
         if mask.dtype == qk.dtype:
             qk, scale, mask = qk * scale + mask, 1.0, None
         elif mask.dtype.kind != "b":
@@ -265,9 +261,7 @@ def _mask_of_heads(mask, batch, T, S, dtype):
     try:
         return _four_dims(expanded(mask, (*batch, T, S)), batch)
     except ValueError:
-        raise ValueError(
-            f"attention: mask of shape {mask.shape} does not broadcast to scores of shape {(*batch, T, S)}"
-        ) from None
+        raise ValueError(f"attention: mask {mask.shape} does not broadcast to scores {(*batch, T, S)}") from None
 
 
 @composite(
@@ -290,9 +284,7 @@ def scaled_dot_product_attention(
     a byte per element. Raises ValueError for shapes, or a dropout_p, and TypeError for dtypes, that do not fit."""
     require_float("scaled_dot_product_attention", query, key, value)
     if not query.dtype == key.dtype == value.dtype:
-        raise TypeError(
-            f"attention: query is {query.dtype}, key {key.dtype}, value {value.dtype}; convert them to one with .to()"
-        )
+        raise TypeError(f"attention: query is {query.dtype}, key {key.dtype}, value {value.dtype}; use .to()")
     q, k, v, batch = _as_heads(query, key, value, enable_gqa)
     scale = float((q.shape[-1] or 1) ** -0.5 if scale is None else scale)
     mask = None if attn_mask is None else _mask_of_heads(attn_mask, batch, q.shape[-2], k.shape[-2], query.dtype)

@@ -162,9 +162,7 @@ class Gather(Op):
     def forward(self, x, index, dim):
         self.shape = x.shape
         if x.ndim != index.ndim or any(a != b for d, (a, b) in enumerate(zip(x.shape, index.shape)) if d != dim):
-            raise ValueError(
-                f"gather along dim {dim}: index of shape {index.shape} does not match x of shape {x.shape}"
-            )
+            raise ValueError(f"gather along dim {dim}: index of shape {index.shape} does not fit x of shape {x.shape}")
         self.save_inputs(None, index)
         return self.backend.gather(x, dim, index)
 

@@ -34,13 +34,14 @@ def _check_pair(name, input, target, reduction):
     """Two Tensors of one shape. PyTorch broadcasts them, with a warning; (N, 1) beside (N,) would be N² losses."""
     _check_reduction(name, reduction)
     require_float(name, input)
+    _check_target(name, target, input, input.shape)
+
+
+def _check_target(name, target, input, shape):
     if not isinstance(target, Value):
         raise TypeError(f"{name}: target must be a Tensor, got {type(target).__name__}")
-    if target.shape != input.shape:
-        raise ValueError(
-            f"{name}: input of shape {input.shape} needs a target of that shape, got {target.shape}; reshape or expand "
-            f"one of them"
-        )
+    if target.shape != shape:
+        raise ValueError(f"{name}: input of shape {input.shape} needs a target of shape {shape}, got {target.shape}")
 
 
 # ------------------------------------------------------------------------------------------- numbers and probabilities
@@ -75,9 +76,7 @@ def binary_cross_entropy_with_logits(
     loss = where(below, (1 - target) - ones, 1 - target) * input + ones * small
     loss = loss if weight is None else loss * weight
     if loss.shape != input.shape:
-        raise ValueError(
-            f"weight and pos_weight must broadcast to input's shape {input.shape}; losses are {loss.shape}"
-        )
+        raise ValueError(f"weight and pos_weight must broadcast to input's shape {input.shape}, not to {loss.shape}")
     return _reduced(loss, reduction)
 
 
@@ -88,12 +87,9 @@ def _classes(name, input, target, weight, ignore_index):
     """(input (n, V), target (n,), weight or None), checked, of input (N, V), (V,) or (N, V, d1, …)."""
     require_float(name, input, weight)
     class_dim = 0 if input.ndim == 1 else 1
-    expected = input.shape[:class_dim] + input.shape[class_dim + 1 :]
-    if input.ndim == 0 or not isinstance(target, Value) or target.shape != expected:
-        raise ValueError(
-            f"{name}: input of shape {input.shape} needs a target of shape {expected}, got "
-            f"{target.shape if isinstance(target, Value) else type(target).__name__}"
-        )
+    if input.ndim == 0:
+        raise ValueError(f"{name}: input must have classes, got shape ()")
+    _check_target(name, target, input, input.shape[:class_dim] + input.shape[class_dim + 1 :])
     if target.dtype.kind not in "iu":
         raise TypeError(f"{name}: target holds class indices, ints; got {target.dtype}")
     V = input.shape[class_dim]

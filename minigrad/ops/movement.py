@@ -101,9 +101,7 @@ def view(input: T, *shape: Size) -> T:
     and ValueError for another size."""
     shape = _shape_for("view", input, shape)
     if not has_view(input.shape, input.array.strides, shape):
-        raise RuntimeError(
-            f"view: the memory layout of this {input.shape} tensor allows no view of shape {shape}; use reshape"
-        )
+        raise RuntimeError(f"view: the strides of this {input.shape} allow no view of shape {shape}; use reshape")
     return Reshape.apply(input, shape=shape)
 
 

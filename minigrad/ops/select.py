@@ -81,9 +81,7 @@ def where(condition: T, input: "Operand | None" = None, other: "Operand | None" 
     if input is None or other is None:
         raise TypeError("where needs x and other; nonzero(condition, as_tuple=True) gives the places where it is True")
     if not isinstance(condition, Value) or condition.dtype.kind != "b":
-        raise TypeError(
-            f"where: condition must be a bool Tensor, got {getattr(condition, 'dtype', type(condition).__name__)}"
-        )
+        raise TypeError(f"where takes a bool Tensor, got {getattr(condition, 'dtype', type(condition).__name__)}")
     if not isinstance(input, Value) and not isinstance(other, Value):
         kind = dtypes.bool_
         for number in (input, other):

@@ -50,8 +50,7 @@ class Optimizer:
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor) or not isinstance(params, Iterable):
             raise TypeError(
-                f"{type(self).__name__} needs an iterable of Tensors, such as model.parameters(), or of dicts, "
-                f"not a {type(params).__name__}"
+                f"{type(self).__name__} needs Tensors, such as model.parameters(), not a {type(params).__name__}"
             )
         given: list[Any] = list(params)
         groups = given if given and isinstance(given[0], dict) else [{"params": given}]
@@ -72,9 +71,7 @@ class Optimizer:
         group = {**self.defaults, **param_group, "params": params}
         unknown = set(group) - set(self.defaults) - {"params"}
         if unknown:
-            raise ValueError(
-                f"{type(self).__name__}: unknown options {sorted(unknown)}; there are {sorted(self.defaults)}"
-            )
+            raise ValueError(f"{type(self).__name__} has no options {sorted(unknown)}; it has {sorted(self.defaults)}")
         for name, value in group.items():
             if not self._can_be(name, value):
                 raise ValueError(f"{type(self).__name__}: {name} cannot be {shown(value)}")
@@ -83,10 +80,7 @@ class Optimizer:
             if not isinstance(p, Tensor):
                 raise ValueError(f"{type(self).__name__} optimizes Tensors, got {shown(p)}")
             if not p.is_leaf or not (p.requires_grad or isinstance(p, Parameter)):
-                raise ValueError(
-                    f"{type(self).__name__} optimizes leaves that require a gradient, and frozen Parameters; "
-                    f"one of shape {p.shape} is neither"
-                )
+                raise ValueError(f"{type(self).__name__} optimizes leaves that require a gradient, not shape {p.shape}")
             if not p.storage.backend.is_compact(p.array):
                 raise ValueError(f"{type(self).__name__}: a parameter of shape {p.shape} is not contiguous; clone() it")
             if id(p) in seen:
@@ -247,9 +241,7 @@ class Optimizer:
     def _checked_state(self, state, i, parameters):
         """The saved state of parameter i: its step, and Tensors of the parameter's shape, dtype and device."""
         if not 0 <= i < len(parameters) or state.keys() != {"step", *self.buffers}:
-            raise ValueError(
-                f"state {i} of {len(parameters)} has {shown(sorted(state))}, not a step and {self.buffers}"
-            )
+            raise ValueError(f"state {i} of {len(parameters)} has {shown(sorted(state))}, not step and {self.buffers}")
         step = operator.index(state["step"])  # an int, or an array of one
         if not 0 <= step < 2**53:
             raise ValueError(f"state {i} has step {shown(step)}")

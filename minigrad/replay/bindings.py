@@ -93,9 +93,7 @@ class Bindings:
             known = self.captured.get(node)
             if known is None:
                 if node.op is not None and node.op is not GONE:
-                    raise CaptureError(
-                        f"a Tensor of a graph that began before the captured step: detach() it ({user_line()})"
-                    )
+                    raise CaptureError(f"a Tensor of a graph older than the captured step: detach() it ({user_line()})")
                 known = Node(node.op, 0, node.shape, node.dtype, node.device)
                 self._alike(node, known)
             node = known

@@ -67,9 +67,7 @@ class Space:
         self._chunk = max(2 * self._chunk, nbytes)
         start = _libc().mmap(None, self._chunk, self.protection, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
         if start in (None, ctypes.c_void_p(-1).value):
-            raise MemoryError(
-                f"a captured step needs {self._chunk} bytes of addresses (no memory), which are not there"
-            )
+            raise MemoryError(f"no range of {self._chunk} addresses is left, which a captured step needs")
         weakref.finalize(self, _libc().munmap, start, self._chunk).atexit = False
         self._top, self._end = start, start + self._chunk
 

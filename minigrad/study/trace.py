@@ -224,8 +224,7 @@ class LayerTrace:
         if name == value:
             raise RuntimeError(f"there is no {name} in {where}: it was not computed")
         raise RuntimeError(
-            f"no grad yet of {value} in {where}: call backward() on a loss that depends on it. There is none under "
-            "no_grad() or with grads=False"
+            f"no grad yet of {value} in {where}: call backward() on a loss of it, without no_grad() and grads=False"
         )
 
     def __dir__(self):

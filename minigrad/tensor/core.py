@@ -134,9 +134,7 @@ class Gradients(Attributes):
             )
         if gradient is None:
             if self.numel() != 1:
-                raise GraphError(
-                    f"backward from a tensor of shape {self.shape} needs `gradient`, a tensor of that shape"
-                )
+                raise GraphError(f"backward from a tensor of shape {self.shape} needs a `gradient` of that shape")
             on = self.storage.backend
             gradient = self._wrap(on.full(self.shape, 1, self.dtype), Storage(on))
         check_same_kind("`gradient`", gradient, self)
@@ -371,8 +369,7 @@ def check_same_kind(what: str, x: Any, like: Value) -> None:
         raise TypeError(f"{what} must be a Tensor of shape {like.shape} and {like.dtype}, got {type(x).__name__}")
     if (x.shape, x.dtype, x.device) != (like.shape, like.dtype, like.device):
         raise ValueError(
-            f"{what} must have shape {like.shape}, {like.dtype} on {like.device!r}; got shape {x.shape}, {x.dtype} on "
-            f"{x.device!r}"
+            f"{what} must have shape {like.shape}, {like.dtype}, {like.device}; got {x.shape}, {x.dtype}, {x.device}"
         )
 
 

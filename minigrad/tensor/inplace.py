@@ -30,9 +30,7 @@ def _written(op: F) -> F:
             plain = [x.detach() if isinstance(x, Value) else x for x in args]
             y: Any = cast(Any, op)(self.detach(), *plain, **kwargs)
             if y.dtype != self.dtype or y.shape != self.shape:
-                raise ValueError(
-                    f"{name}_: {y.dtype} of shape {y.shape} does not fit into {self.dtype} of shape {self.shape}"
-                )
+                raise ValueError(f"{name}_: {y.dtype} {y.shape} does not fit into {self.dtype} {self.shape}")
             self.storage.backend.setitem(self.array, (...,), y.array)
 
         return self._changed(f"{name}_", write, *args, *kwargs.values())
@@ -62,10 +60,7 @@ class InPlace(Attributes):
                 if elsewhere and not copies and (x.ndim or x.device != "cpu"):
                     raise devices_differ(what, backend, x.storage.backend)
         if recorded and is_grad_enabled():
-            raise GraphError(
-                f"{what} changes a tensor in place while its operations are recorded; do it under no_grad(), on "
-                f"detach(), or out of place"
-            )
+            raise GraphError(f"{what} changes a tensor in place while ops are recorded: use no_grad() or detach()")
         if not backend.is_writeable(self.array):
             raise GraphError(f"{what}: this tensor is read-only (the result of expand, say); clone() it first")
         self.storage.changed()  # first, so that a captured step knows what is about to be written
@@ -95,9 +90,7 @@ class InPlace(Attributes):
                 primitive(self.array, self._raw(what, other), out=self.array)
             except (TypeError, ValueError):
                 kind, shape = getattr(other, "dtype", type(other).__name__), getattr(other, "shape", ())
-                raise ValueError(
-                    f"{what}: {kind} of shape {shape} does not fit into {self.dtype} of shape {self.shape}"
-                ) from None
+                raise ValueError(f"{what}: {kind} {shape} does not fit into {self.dtype} {self.shape}") from None
 
         return self._changed(what, write, other)
 

@@ -82,9 +82,7 @@ class Interop(Attributes):
         if self.ndim == 0:
             return format(self.item(), spec)
         if spec:
-            raise TypeError(
-                f"a format such as {spec!r} is for tensors of no dims, not of shape {self.shape}; use .item()"
-            )
+            raise TypeError(f"the format {spec!r} is for tensors without dims, and this one has shape {self.shape}")
         return str(self)
 
     def __index__(self) -> int:

@@ -94,10 +94,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
         return {key: default_collate([item[key] for item in batch]) for key in first}
     if isinstance(first, tuple | list):
         return [default_collate(part) for part in zip(*batch, strict=True)]
-    raise TypeError(
-        f"default_collate takes Tensors, arrays, numbers, strings, and tuples, lists and dicts of them, not "
-        f"{type(first).__name__}: pass a collate_fn"
-    )
+    raise TypeError(f"default_collate cannot stack a {type(first).__name__}: pass a collate_fn")
 
 
 class DataLoader(Generic[T_co]):

@@ -79,7 +79,7 @@ def test_an_op_of_ones_own_may_reuse_a_name_of_ours(unregistered):
 
 @pytest.mark.parametrize("name", ["params", "backend", "line", "release", "backward", "describe", "name", "_out"])
 def test_a_parameter_hides_nothing_of_an_op(name):
-    with pytest.raises(TypeError, match=rf"must not have a parameter named \['{name}'\]: the engine uses that name"):
+    with pytest.raises(TypeError, match=rf"the engine uses the name of forward's parameter \['{name}'\]"):
         type("Scaled", (mg.Op,), {"forward": eval(f"lambda self, x, {name}=1: x")})
 
 

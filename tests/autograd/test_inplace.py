@@ -280,7 +280,7 @@ def test_augmented_assignment():
     x += w
     assert x.requires_grad and base.tolist() == [1, 1, 1]
     counts = mg.tensor([1, 2])
-    with pytest.raises(ValueError, match=r"float of shape \(\) does not fit into int64 of shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"float \(\) does not fit into int64 \(2,\)"):
         counts += 0.5
     with pytest.raises(ValueError, match=r"\(3, 2\)"):
         counts += mg.ones(3, 2, dtype=mg.int64)

@@ -143,7 +143,7 @@ def test_a_diamond_in_which_depth_first_order_would_be_wrong():
     "misuse, error, words",
     [
         (lambda x: mg.ones(2).sum().backward(), mg.GraphError, "requires no gradient"),
-        (lambda x: (x * 2).backward(), mg.GraphError, r"shape \(2, 3\) needs `gradient`"),
+        (lambda x: (x * 2).backward(), mg.GraphError, r"shape \(2, 3\) needs a `gradient`"),
         (lambda x: x.sum().backward(mg.ones(3)), ValueError, r"shape \(\).*\(3,\)"),
         (lambda x: (x * 2).backward(mg.ones(2, 3)), ValueError, "float64.*float32"),
         (lambda x: (x * 2).backward(np.ones((2, 3))), TypeError, "Tensor"),

@@ -262,7 +262,7 @@ def test_attention_dropout_only_in_training(form):
 def test_keys_and_values_of_another_dtype_are_refused(n):
     q, k = mg.randn(1, 2, n, 32), data(1, 2, n, 32)
     for args in ((q, k, k), (q.double(), k, k.float()), (q, q, k)):
-        with pytest.raises(TypeError, match=r"attention: query is float.., key float.., value float..; convert"):
+        with pytest.raises(TypeError, match=r"attention: query is float.., key float.., value float..; use .to\(\)"):
             F.scaled_dot_product_attention(*args)
     with pytest.raises(TypeError, match="scaled_dot_product_attention needs floating-point input, got int64"):
         F.scaled_dot_product_attention(*[k.long()] * 3)

@@ -59,9 +59,9 @@ def test_a_cache_checks_batch_heads_and_dtype_of_both():
     m = layer(4, 2)
     k = data(B, 2, 1, 2)
     for bad_k, bad_v, error, words in (
-        (k[:1], k[:1], ValueError, r"this KVCache is for keys and values \(2, 2, 'T', '…'\)"),
-        (k, k[:, :1], ValueError, r"got \(2, 2, 1, 2\) and \(2, 1, 1, 2\)"),
-        (k[:, :1], k, ValueError, r"got \(2, 1, 1, 2\) and \(2, 2, 1, 2\)"),
+        (k[:1], k[:1], ValueError, r"a KVCache of \(2, 2, 2, 2\)"),
+        (k, k[:, :1], ValueError, r"k \(2, 2, 1, 2\) and v \(2, 1, 1, 2\) do not fit"),
+        (k[:, :1], k, ValueError, r"k \(2, 1, 1, 2\) and v \(2, 2, 1, 2\) do not fit"),
         (k.float(), k, TypeError, "for float64, got keys of float32 and values of float64"),
         (k, k.float(), TypeError, "for float64, got keys of float64 and values of float32"),
         (k.float(), k.float(), TypeError, "for float64, got keys of float32 and values of float32"),

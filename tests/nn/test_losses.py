@@ -64,7 +64,7 @@ def test_weights_belong_to_the_state():
     assert {name: w.tolist() for name, w in loss.state_dict().items()} == {"weight": [1, 1], "pos_weight": [3, 3]}
     assert loss.double().pos_weight.dtype == mg.float64
     for factor in ({"weight": mg.ones(2, 1)}, {"pos_weight": mg.ones(2, 1)}):  # would give 4 losses
-        with pytest.raises(ValueError, match=r"must broadcast to input's shape \(2,\); losses are \(2, 2\)"):
+        with pytest.raises(ValueError, match=r"must broadcast to input's shape \(2,\), not to \(2, 2\)"):
             nn.BCEWithLogitsLoss(**factor)(mg.ones(2), mg.ones(2))
     assert repr(nn.MSELoss(reduction="sum")) == "MSELoss(reduction='sum')"
 
@@ -131,11 +131,11 @@ def test_padding_idx():
 
 
 WRONG = {
-    "broadcasting": (lambda: F.mse_loss(mg.ones(3, 1), mg.ones(3)), ValueError, "target of that shape"),
+    "broadcasting": (lambda: F.mse_loss(mg.ones(3, 1), mg.ones(3)), ValueError, r"target of shape \(3, 1\)"),
     "ints": (lambda: F.mse_loss(mg.arange(3), mg.arange(3)), TypeError, "floating-point"),
     "a number": (lambda: F.mse_loss(mg.ones(3), 1.0), TypeError, "must be a Tensor, got float"),
     "reduction": (lambda: F.mse_loss(mg.ones(3), mg.ones(3), reduction="max"), ValueError, "got 'max'"),
-    "a number of classes": (lambda: F.cross_entropy(mg.tensor(1.0), mg.tensor(1.0)), ValueError, "needs a target of"),
+    "a number of classes": (lambda: F.cross_entropy(mg.tensor(1.0), mg.tensor(1.0)), ValueError, "must have classes"),
     "weights": (
         lambda: F.cross_entropy(mg.ones(2, 3), mg.ones(2, 3), mg.ones(1)),
         ValueError,

@@ -66,7 +66,7 @@ def entry(*path):
     (["state", -1], [{}], "state -1 of 2"),
     (["state", 2], [{}], "state 2 of 2"),
     (["state", 1], [[], 3, None], ""),
-    (["state", 1, "m"], ["gone"], r"state 1 of 2 has \['step', 'v'\], not a step and \('m', 'v'\)"),
+    (["state", 1, "m"], ["gone"], r"state 1 of 2 has \['step', 'v'\], not step and \('m', 'v'\)"),
     (["state", 1, "momentum_buffer"], [3], r"state 1 of 2 has .*momentum_buffer"),
     (["state", 1, "step"], [-5, 1.5, "1", None, 10**400, [1]], "state 1 has step|as an integer"),
     (["state", 1, "m"], [3.0, [1, 2, 3], "x", None], "for m, not an array of floats"),

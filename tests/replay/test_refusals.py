@@ -33,7 +33,7 @@ OUTSIDE = []
 REFUSED = {
     "an op in NumPy": (Doubled.apply, "doubled, an op that may compute in NumPy,"),
     "float16": (lambda x: (x.half() * 2).float(), "float16"),
-    "a graph from outside": (lambda x: x * OUTSIDE[0], "a graph that began before the captured step: detach"),
+    "a graph from outside": (lambda x: x * OUTSIDE[0], "a graph older than the captured step: detach"),
     "a search for NaN": (searched, "detect_anomaly"),
     "a deep copy": (lambda x: copy.deepcopy(x * 2), "deepcopy"),
 }

@@ -32,7 +32,7 @@ def test_a_number_in_a_format():
     loss = leaf(1.23456).exp().log()
     assert f"{loss:.4f} {loss:>8.2f} {mg.tensor(3):03d} {mg.tensor(2.5)}" == "1.2346     1.23 003 2.5"
     assert f"{mg.ones(2)}" == str(mg.ones(2))
-    with pytest.raises(TypeError, match=r"'\.2f' is for tensors of no dims, not of shape \(2,\); use \.item\(\)"):
+    with pytest.raises(TypeError, match=r"'\.2f' is for tensors without dims, and this one has shape \(2,\)"):
         format(mg.ones(2), ".2f")
 
 
@@ -73,7 +73,7 @@ def test_changes_in_place():
         np.testing.assert_array_equal(y.numpy(), x.clamp(0.5, 1.5) if y.min() == 0.5 else x.masked_fill(x > 1, 0.0))
     with pytest.raises(mg.GraphError, match="clamp_ changes a tensor in place"):
         (leaf(X) * 2).clamp_(0, 1)
-    with pytest.raises(ValueError, match=r"clamp_: float32 of shape .* does not fit into int64"):
+    with pytest.raises(ValueError, match=r"clamp_: float32 .* does not fit into int64"):
         mg.arange(3).clamp_(0.5)
     with pytest.raises(mg.GraphError, match="read-only"):
         mg.ones(1).expand(3).clamp_(0, 1)
