@@ -1,12 +1,12 @@
 """Each kernel on a GPU beside PyTorch's, and how near it comes to what the GPU can do.
 
-    python tests/benchmarks/kernels.py [--rounds 10] [--only softmax matmul] [--results FOLDER]
+    python tests/benchmarks/kernels.py [--rounds 10] [--only softmax matmul]
 
 Both work on the same memory, in one process and on one stream, in turns of about 20 ms that take each other's place; so
 what counts is the ratio within a round. Ceilings are measured in the same rounds: the copy of a gigabyte by PyTorch for
 bytes, a product of 8192 × 8192 matrices by cuBLAS for floating-point operations. Float32 is multiplied as such but in
 cases that name TF32 or bfloat16, to which both may round. Arrays of the cases that are bound by memory are far larger
-than a GPU's cache. Results go to results/kernels-DEVICE-DATE.json.
+than a GPU's cache.
 
 Some rows on an H200, with PyTorch 2.11. cuBLAS uses Hopper's wgmma there, matmul_tensor.cu has mma.sync:
 
@@ -30,14 +30,11 @@ Some rows on an H200, with PyTorch 2.11. cuBLAS uses Hopper's wgmma there, matmu
 """
 
 import argparse
-import datetime
 import functools
 import importlib.util
-import json
 import math
 import statistics
 import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -288,29 +285,25 @@ def measure(torch, case, rounds):
         "unit": "TFLOP/s" if case.flops else "GB/s",
         "rate": done / ours / (1e12 if case.flops else 1e9),
         "of_ceiling": done / ours / most,
-        "ceiling": most / (1e12 if case.flops else 1e9),
         "error": error,
         "right": error is None or error < case.tolerance,
     }
 
 
 def report(name, r):
-    if "failed" in r:
-        print(f"{name:28}{r['failed']}")
-        return
     note = "" if r["right"] else f"   WRONG: off by {r['error']:.1e}"
     print(
         f"{name:28}{r['us']:11.1f}{r['torch_us']:11.1f}{r['ratio']:9.2f}{r['rate']:10.1f} {r['unit']:8}"
         f"{100 * r['of_ceiling']:6.0f} %{note}",
         flush=True,
     )
+    return r["right"]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="cases whose names begin with one of these")
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results", metavar="FOLDER")
     args = parser.parse_args()
     try:
         on = backend.get("cuda")
@@ -325,26 +318,20 @@ def main():
     if not torch.cuda.is_available():
         print("this PyTorch cannot use the GPU: it was built without CUDA, or for another driver")
         return 1
-    device = torch.cuda.get_device_name()
-    print(f"{device}; PyTorch {torch.__version__}; a ratio above 1 means that minigrad is faster\n")
+    print(
+        f"{torch.cuda.get_device_name()}; PyTorch {torch.__version__}; a ratio above 1 means that minigrad is faster\n"
+    )
     print(f"{'':28}{'µs':>11}{'torch µs':>11}{'ratio':>9}{'rate':>10} {'':8}{'of ceiling':>8}")
-    results = {}
+    right = True
     for name, make in cases(on, torch).items():
         if args.only and not name.startswith(tuple(args.only)):
             continue
         try:
-            results[name] = measure(torch, make(), args.rounds)
+            right &= report(name, measure(torch, make(), args.rounds))
         except Exception as error:  # one case that fails must not cost the others their results
-            results[name] = {"failed": f"{type(error).__name__}: {error}"}
-        report(name, results[name])
-    now = datetime.datetime.now(datetime.UTC)
-    about = {"date": now.isoformat(timespec="seconds"), "device": device, "torch": torch.__version__}
-    about |= {"rounds": args.rounds, "results": results}
-    args.results.mkdir(parents=True, exist_ok=True)
-    path = args.results / f"kernels-{device.replace(' ', '-')}-{now:%Y-%m-%d}.json"
-    path.write_text(json.dumps(about, indent=1) + "\n")
-    print(f"\nwritten to {path}")
-    return int(any(not r.get("right", False) for r in results.values()))
+            print(f"{name:28}{type(error).__name__}: {error}")
+            right = False
+    return 0 if right else 1
 
 
 if __name__ == "__main__":

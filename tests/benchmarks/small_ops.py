@@ -1,6 +1,6 @@
 """Microseconds of eager ops on (4, 8) float32, where nearly all is overhead: minigrad beside PyTorch.
 
-    python tests/benchmarks/small_ops.py [--rounds 40] [--only softmax chain] [--json FILE]
+    python tests/benchmarks/small_ops.py [--rounds 40] [--only softmax chain]
 
 "grad": the inputs require gradients, so the op is recorded in a graph, which is then dropped. "chain" is five ops and
 their backward. "large": what has an algorithm of its own, on a million numbers or more. Both libraries have a process
@@ -14,7 +14,7 @@ import sys
 import time
 
 import numpy as np
-from workers import environment, interleaved, machine, parser, ratio, serve, spread, write
+from workers import environment, interleaved, machine, parser, ratio, serve, spread
 
 TURN, REPEATS = 0.003, 3  # seconds of each op in each turn; parts of it, of which the best counts
 
@@ -91,18 +91,18 @@ def main():
     workers = interleaved(commands, environment(args), args.rounds)
 
     print(", ".join(f"{key} {value}" for key, value in about.items()) + "\n")
-    print(f"{'µs, median and p10':20}" + "".join(f"{name:>20}" for name in workers) + f"{'÷ torch':>10}")
-    results = {}
+    print(
+        f"{'µs, median and p10':20}"
+        + "".join(f"{name:>12} {w.ready:7}" for name, w in workers.items())
+        + f"{'÷ torch':>10}"
+    )
     for case in next(iter(workers.values())).rounds[0]:
         rounds = {name: [[turn[case]] for turn in worker.rounds] for name, worker in workers.items()}
-        found = results[case] = {name: spread(values) for name, values in rounds.items()}
+        found = {name: spread(values) for name, values in rounds.items()}
         columns = "".join(f"{r['median']:12.2f} {r['p10']:7.2f}" for r in found.values())
         if len(rounds) == 2:
-            found["ratio"] = ratio(rounds["minigrad"], rounds["torch"])
-            columns += f"{found['ratio']:10.2f}"
+            columns += f"{ratio(rounds['minigrad'], rounds['torch']):10.2f}"
         print(f"{case:20}{columns}")
-    versions = {name: worker.ready for name, worker in workers.items()}
-    write(args.json, about, args.rounds, unit="µs", versions=versions, results=results)
     return 0
 
 

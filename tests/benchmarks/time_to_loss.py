@@ -22,7 +22,7 @@ import time
 
 import numpy as np
 from contenders import Sizes, torch_model
-from workers import environment, interleaved, machine, parser, serve, write
+from workers import environment, interleaved, machine, parser, serve
 
 NANOGPT = dict(lr=1e-3, min_lr=1e-4, warmup=100, total=2000)
 EVERY = 50  # steps of nanoGPT's between validations
@@ -129,7 +129,6 @@ def main():
         missed = "" if r["validation"] <= args.goal else "  missed the goal"
         print(f"{name:10} {r['seconds']:8.1f} {r['cpu']:8.1f} {r['steps']:6} {r['first']:11.4f} {r['validation']:11.4f}"
               f"  {times:.1f}{missed}")  # fmt: skip
-    write(args.json, about, 1, found=found)
 
 
 if __name__ == "__main__":

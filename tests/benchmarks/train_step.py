@@ -1,6 +1,6 @@
 """Milliseconds per training step of nanoGPT's model: minigrad, and PyTorch if it is here.
 
-    python tests/benchmarks/train_step.py [--config nanogpt-cpu] [--only minigrad torch] [--compile] [--json FILE]
+    python tests/benchmarks/train_step.py [--config nanogpt-cpu] [--only minigrad torch] [--compile]
     python tests/benchmarks/train_step.py --device cuda --config gpt2 [--precision high]  # on a GPU
 
 float32, AdamW with clipping, 65 kinds of tokens; the models are in contenders.py. Both start from the same weights and
@@ -40,7 +40,7 @@ import time
 
 import numpy as np
 from contenders import CONTENDERS, Sizes
-from workers import environment, interleaved, machine, parser, peak_memory, ratio, serve, spread, write
+from workers import environment, interleaved, machine, parser, peak_memory, ratio, serve, spread
 
 CONFIGS = {
     "nanogpt-cpu": Sizes(),
@@ -147,8 +147,6 @@ def main():
     print(", ".join(f"{key} {value}" for key, value in about.items()))
     print(f"{args.config}: {sizes}, {flops / 1e9:.3f} GFLOP a step\n")
     report(results)
-    found = {"config": args.config, "sizes": sizes._asdict(), "unit": "ms per step", "flops": flops}
-    write(args.json, about, args.rounds, results=results, **found)
     losses = np.array([r["first_losses"] for r in results.values()])
     if len(losses) and (apart := np.ptp(losses, axis=0).max()) > AGREE:
         print(f"\nthe first losses differ by up to {apart:.1e}: these are not the same model", file=sys.stderr)

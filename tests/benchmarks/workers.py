@@ -29,7 +29,6 @@ def parser(description, rounds):
     """An ArgumentParser with the options that all of these benchmarks have."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds, help=f"turns of each contender (default: {rounds})")
-    parser.add_argument("--json", metavar="FILE", help="write the results there as well")
     text = f"what becomes of {' and '.join(OPENBLAS)}, which choose other kernels than OpenBLAS itself would: removed "
     text += "from the contenders' environment (the default), or left as they are"
     parser.add_argument("--openblas", choices=("unset", "as-is"), default="unset", help=text)
@@ -43,14 +42,15 @@ def environment(args):
     return {name: value for name, value in ENVIRONMENT.items() if name not in removed}
 
 
-def machine(args=None):
-    """What to record of the machine and, given the arguments, of what the contenders may use of it."""
+def machine(args):
+    """What to record of the machine, and of what the contenders may use of it."""
     cpu, flags = platform.processor(), []
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo") as file:
             about = dict(map(str.strip, line.split(":", 1)) for line in file if ":" in line)
         cpu, flags = about.get("model name", cpu), about.get("flags", "").split()
-    found = {
+    variables = environment(args)
+    return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "cpu": cpu,
         "cores": os.cpu_count(),
@@ -58,12 +58,9 @@ def machine(args=None):
         "load": os.getloadavg()[0],  # of the minute before: anything but near 0 spoils the numbers
         "python": platform.python_version(),
         "numpy": np.__version__,
+        "openblas": args.openblas,
+        "variables": {name: variables[name] for name in OPENBLAS if name in variables},
     }
-    if args:
-        variables = environment(args)
-        found["openblas"] = args.openblas
-        found["variables"] = {name: variables[name] for name in OPENBLAS if name in variables}
-    return found
 
 
 class Worker:
@@ -129,25 +126,14 @@ def interleaved(commands, environment, rounds):
 
 
 def spread(rounds):
-    """The median and the 10th percentile of all rounds' values, and each round's median."""
+    """The median and the 10th percentile of all rounds' values."""
     values = sorted(value for each in rounds for value in each)
-    return {
-        "median": statistics.median(values),
-        "p10": values[len(values) // 10],
-        "medians_of_rounds": [statistics.median(each) for each in rounds],
-    }
+    return {"median": statistics.median(values), "p10": values[len(values) // 10]}
 
 
 def ratio(rounds, base):
     """The median of the rounds' ratios of medians."""
     return statistics.median(statistics.median(a) / statistics.median(b) for a, b in zip(rounds, base))
-
-
-def write(path, about, rounds, **results):
-    """What machine() found, and results, as JSON, if there is a path."""
-    if path:
-        with open(path, "w") as file:
-            json.dump(about | {"rounds": rounds} | results, file, indent=1)
 
 
 # ------------------------------------------------------------------------------------------------ a worker's process
