@@ -158,13 +158,6 @@ def trained(capsys):
     return [shlex.split(line.partition(": ")[2])[3:] for line in printed.splitlines()[-2:]]
 
 
-def test_its_last_lines_can_be_typed(capsys):
-    write, further = trained(capsys)
-    status, text, err = outcome(capsys, *write, "--tokens", 5)
-    assert (status, len(text), err) == (0, 5 + 2, "")
-    assert outcome(capsys, *further, "--steps", 3)[0] == 0
-
-
 def test_a_model_is_named_by_its_file_by_the_folder_of_its_run_or_not_at_all(capsys):
     assert "no checkpoint in runs/char_lm: train a model first" in told(capsys, "scores")
     trained(capsys)

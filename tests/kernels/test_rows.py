@@ -97,16 +97,6 @@ def test_rows_of_a_vocabulary(on):
     check(on, "cross_entropy_backward", dy[0, :2], p, np.array([50256, 3]), -100, 0.1, dtype=np.float32)
 
 
-@pytest.mark.parametrize("n", [64, 1028])
-def test_rows_that_lie_between_multiples_of_16_bytes(on, dtype, n):
-    x, dy = numbers(5 * n + 1, dtype)[1:].reshape(5, n), numbers((5, n), dtype, 1)
-    y = check(on, "softmax", x, 1, dtype=dtype)
-    check(on, "softmax_backward", x, y, 1, dtype=dtype)
-    check(on, "log_softmax", x, 1, dtype=dtype)
-    check(on, "layer_norm", dy, numbers(n + 1, dtype)[1:], None, 1e-5, dtype=dtype)
-    check(on, "cross_entropy", x, np.arange(5), -100, 0.0, dtype=dtype)
-
-
 def test_long_rows_lose_no_digits(on):
     x = np.random.default_rng(0).random((1, 100_003)).astype(np.float32)
     y = on.softmax(x, 1)

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad import backend, nn, optim
+from minigrad import nn, optim
 from minigrad.nn.utils import clip_grad_norm_
 
-from ..devices import backend_of
 from .leaves import gradients, leaf
 
 
@@ -66,27 +65,6 @@ def test_against_numpy(cls, formula, options, shape):
     np.testing.assert_allclose(p.detach().numpy(), formula(start, grads, **options), rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.needs("g++")
-@pytest.mark.parametrize("dtype", [mg.float32, mg.float64], ids=str)
-@pytest.mark.parametrize("cls, formula, options", RECIPES, ids=IDS)
-def test_the_kernel_computes_what_numpy_does(cls, formula, options, dtype, monkeypatch):
-    """Two groups, several steps."""
-    shapes, results = [(5, 30), (), (3000,)], []
-    for on in (backend.reference, backend_of("native")):
-        monkeypatch.setattr(backend, "cpu", lambda on=on: on)
-        rng = np.random.default_rng(0)
-        a, *others = [mg.tensor(rng.standard_normal(shape), dtype, requires_grad=True) for shape in shapes]
-        optimizer = cls([{"params": [a], "weight_decay": 0.2}, {"params": others}], **options)
-        for _ in range(5):
-            for p in (a, *others):
-                p.grad = mg.tensor(rng.standard_normal(p.shape), dtype)
-            optimizer.step()
-        results.append([x.numpy() for p in (a, *others) for x in (p.detach(), *list(optimizer.state[p].values())[1:])])
-    for x, y in zip(*results):
-        assert x.dtype == y.dtype == dtype
-        np.testing.assert_allclose(x, y, rtol=20 * np.finfo(dtype).eps, atol=20 * np.finfo(dtype).eps)
-
-
 def test_defaults_are_those_of_pytorch():
     assert (
         optim.SGD([leaf(1)]).param_groups[0].items()
@@ -131,24 +109,6 @@ def test_state_goes_on_bit_for_bit(cls, formula, options):
     np.testing.assert_array_equal(p.detach().numpy(), q.detach().numpy())
     for (_, a), (_, b) in zip(sorted(optimizer.state[p].items()), sorted(other.state[q].items())):
         np.testing.assert_array_equal(a, b)
-
-
-def test_optimizers_name_what_is_wrong_with_their_parameters():
-    for cls in (optim.SGD, optim.Adam, optim.AdamW):
-        name = cls.__name__
-        for bad, words in (
-            ([], "got no parameters"),
-            ([1.0], r"optimizes Tensors, got 1\.0"),
-            ([{"params": []}], "got no parameters"),
-            ([leaf(2).detach()], "optimizes leaves"),
-            ([{"params": [leaf(2)], "LR": 1}], r"has no options \['LR'\]; it has \["),
-        ):
-            with pytest.raises(ValueError, match=f"^{name}:? {words}"):
-                cls(bad)
-    base = optim.Optimizer([p := leaf(2)], {})
-    p.grad = mg.ones(2, dtype=mg.float64)
-    with pytest.raises(TypeError, match="an Optimizer must define update"):
-        base.step()
 
 
 def test_frozen_parameters_wait_and_named_ones_are_taken():
@@ -203,19 +163,28 @@ def test_nesterovs_groups_and_steps_are_their_own():
         assert optimizer.state[p]["step"] == len(seen)
 
 
-def test_what_cannot_be_optimized():
+@pytest.mark.parametrize("cls", [optim.SGD, optim.AdamW])
+def test_what_cannot_be_optimized(cls):
     p = leaf(2)
     for bad, words in [
-        ([], "no parameters"),
-        ([p, p], "twice"),
-        ([{"params": [p]}, {"params": [p]}], "twice"),
-        ([mg.ones(2)], "require a gradient"),
-        ([p * 2], "leaves"),
-        ([mg.randn(3, 2).T.requires_grad_()], "not contiguous"),
-        ([{"params": [p], "learning_rate": 1}], "has no options.*learning_rate.*lr"),
+        ([], "got no parameters"),
+        ([{"params": []}], "got no parameters"),
+        ([1.0], r"optimizes Tensors, got 1\.0"),
+        ([p, p], ".*twice"),
+        ([{"params": [p]}, {"params": [p]}], ".*twice"),
+        ([mg.ones(2)], r"optimizes leaves that require a gradient, not shape \(2,\)"),
+        ([p * 2], "optimizes leaves"),
+        ([mg.randn(3, 2).T.requires_grad_()], ".*not contiguous"),
+        ([{"params": [p], "learning_rate": 1}], r"has no options \['learning_rate'\]; it has .*'lr'"),
     ]:
-        with pytest.raises(ValueError, match=words):
-            optim.SGD(bad)
+        with pytest.raises(ValueError, match=f"^{cls.__name__}:? {words}"):
+            cls(bad)
+    for wrong in (p, nn.Linear(2, 2), None):
+        with pytest.raises(TypeError, match=rf"{cls.__name__} needs Tensors, such as model.parameters\(\)"):
+            cls(wrong)
+    p.grad = mg.ones(2, dtype=mg.float64)
+    with pytest.raises(TypeError, match="an Optimizer must define update"):
+        optim.Optimizer([p], {}).step()
 
 
 # ------------------------------------------------------------------------------------------------------------- clipping
@@ -269,11 +238,3 @@ def test_options_that_cannot_be(option):
         optim.AdamW([leaf(2)], **option)
     with pytest.raises(ValueError, match=f"AdamW: {name} cannot be"):
         optim.AdamW([{"params": [leaf(2)], **option}])
-
-
-def test_parameters_are_an_iterable():
-    with pytest.raises(ValueError, match="SGD: momentum cannot be -1"):
-        optim.SGD([leaf(2)], momentum=-1)
-    for wrong in (leaf(2), nn.Linear(2, 2), None):
-        with pytest.raises(TypeError, match=r"SGD needs Tensors, such as model.parameters\(\)"):
-            optim.SGD(wrong)

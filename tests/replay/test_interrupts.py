@@ -5,7 +5,6 @@ import signal
 import sys
 import time
 
-import numpy as np
 import pytest
 
 import minigrad as mg
@@ -25,82 +24,63 @@ def no_collections():
     gc.enable()
 
 
+def made():
+    """A model, and a captured step of its training."""
+    model = net()
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+    @mg.capture
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = ((model(x) - y) ** 2).mean()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5).item()
+        optimizer.step()
+        return loss, norm
+
+    return model, step
+
+
+def weights(model):
+    return b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+
+
+def after(steps):
+    """The weights before the first step, and after each."""
+    model, step = made()
+    return [weights(model)] + [step(*batch(i)) and weights(model) for i in range(steps)]
+
+
 def test_ctrl_c_at_any_moment(monkeypatch, no_collections):
     """Every weight is what it is after some whole number of steps: no kernel stops in the middle."""
     on = backend_of("native")
     monkeypatch.setattr(backend, "cpu", lambda: on)
-    x, y = mg.randn(16, 8), mg.randn(16, 8)
-
-    def made():
-        mg.manual_seed(3)
-        model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
-        optimizer = optim.SGD(model.parameters(), lr=1e-3)
-
-        def step(x, y):
-            optimizer.zero_grad()
-            loss = ((model(x) - y) ** 2).mean()
-            loss.backward()
-            optimizer.step()
-            return loss
-
-        return model, mg.capture(step)
-
-    def weights(model):
-        return np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])
-
-    model, step = made()
-    after = [weights(model)]
-    for _ in range(12):
-        step(x, y)
-        after.append(weights(model))
-
-    model, step = made()
+    right, (model, step) = after(12), made()
     begun = time.perf_counter()
-    step(x, y)
+    step(*batch(0))
     duration, done = time.perf_counter() - begun, 1
     for k in range(10):
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
         try:
             signal.setitimer(signal.ITIMER_REAL, duration * (k + 1) / 40)
             try:
-                for _ in range(3):
-                    if done == 12:
-                        break
-                    step(x, y)
+                for i in range(done, min(done + 3, 12)):
+                    step(*batch(i))
                     done += 1
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)  # from here on no alarm comes: a late one is caught below
         except KeyboardInterrupt:
-            found = [i for i, w in enumerate(after) if (w == weights(model)).all()]
-            assert found and found[0] in (done, done + 1), "a step was left half done"
-            done = found[0]
+            assert weights(model) in right[done : done + 2], "a step was left half done"
+            done = right.index(weights(model))
         finally:
             signal.signal(signal.SIGALRM, before)
-    assert (weights(model) == after[done]).all()
+    assert weights(model) == right[done]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python swallows one in a generator
 @pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.long)])
 def test_an_interrupt_at_any_call(every):
     """What came before it has happened, or nothing of the step: no other state, and the next steps are right."""
-
-    def made():
-        model = net()
-        optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-
-        @mg.capture
-        def step(x, y):
-            optimizer.zero_grad()
-            loss = ((model(x) - y) ** 2).mean()
-            loss.backward()
-            norm = nn.utils.clip_grad_norm_(model.parameters(), 0.5).item()
-            optimizer.step()
-            return loss, norm
-
-        return model, step
-
-    def weights(model):
-        return b"".join(p.detach().numpy().tobytes() for p in model.parameters())
 
     def interrupted(step, x, y, at):
         """Run a step, with an interrupt at call number `at`, where it begins, or returns from C. -> was there one?"""
@@ -123,11 +103,7 @@ def test_an_interrupt_at_any_call(every):
             sys.setprofile(None)
         return count >= at
 
-    model, step = made()
-    right = [weights(model)]
-    for i in range(5):
-        step(*batch(i))
-        right.append(weights(model))
+    right = after(5)
     for begun in (0, 3):  # while it is captured, and where it is followed
         at, hit = 1, True
         while hit:
