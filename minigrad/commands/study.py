@@ -89,11 +89,7 @@ COMMANDS = {  # {name: (help, function that adds the options, function that runs
         readings.write_flow,
     ),
     "importance": ("how much each head matters, by all methods", add_steps, readings.write_importance),
-    "scores": (
-        "is a head a previous-token, duplicate-token or induction head?",
-        add_scores,
-        readings.write_scores,
-    ),
+    "scores": ("is a head a previous-token, duplicate-token or induction head?", add_scores, readings.write_scores),
 }
 
 

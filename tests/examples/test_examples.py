@@ -40,10 +40,7 @@ def test_char_lm(capsys, tmp_path):
 def test_worked_examples(capsys):
     examples = load("worked_examples")
     near(examples.cat_sleeps().numpy(), [[0.9717, 1.9434, 0.5, 1], [0.5, 1, 0.9717, 1.9434]])
-    near(
-        examples.three_tokens().numpy(),
-        [[0.7967, 0, 0, 1.2483], [1.2033, 0, 0, 1.2483], [1, 0, 0, 1.3333]],
-    )
+    near(examples.three_tokens().numpy(), [[0.7967, 0, 0, 1.2483], [1.2033, 0, 0, 1.2483], [1, 0, 0, 1.3333]])
     printed = capsys.readouterr().out
     assert len(re.findall(r"largest difference [0-9]e-1[5-9]|largest difference 0e\+00", printed)) == 6
     rows = [[float(x) for x in re.findall(r"-?\d+\.\d{4}", line)] for line in printed.splitlines()]

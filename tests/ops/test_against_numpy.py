@@ -79,12 +79,7 @@ def test_reductions(how, seed):
     x = mg.tensor(a)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # NumPy's, on means of nothing
-        for name, options in (
-            ("sum", {}),
-            ("mean", {}),
-            ("var", {"correction": 0}),
-            ("std", {"correction": 0}),
-        ):
+        for name, options in (("sum", {}), ("mean", {}), ("var", {"correction": 0}), ("std", {"correction": 0})):
             expected = getattr(np, name)(a, axis=axis, keepdims=keep)
             close(getattr(x, name)(axis, keepdim=keep, **options), expected)
             close(getattr(x, name)(axis=axis, keepdims=keep, **options), expected)

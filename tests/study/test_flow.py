@@ -111,10 +111,7 @@ def attention_only():
     return study.AttentionOnly(V, 6, n_layer=3, n_embd=16)
 
 
-OTHERS = {
-    "attention only": attention_only,
-    "untied": lambda: gpt(tied=False),
-}
+OTHERS = {"attention only": attention_only, "untied": lambda: gpt(tied=False)}
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -44,11 +44,7 @@ def test_the_gradients_of_the_heads_copies_add_up_to_that_of_the_input(options, 
     layer = wild(nn.MultiheadAttention(16, 4, dtype=dtype, batch_first=True, **options))
     if "gates" in changes:
         layer.head_gates = mg.tensor(changes["gates"], dtype=dtype)
-    query, key, value = (
-        leaf(B, T, 16, dtype=dtype),
-        leaf(B, S, 16, dtype=dtype),
-        leaf(B, S, 16, dtype=dtype),
-    )
+    query, key, value = (leaf(B, T, 16, dtype=dtype), leaf(B, S, 16, dtype=dtype), leaf(B, S, 16, dtype=dtype))
     with study.trace_heads(layer) as trace:
         y, _ = layer(query, value=value, key=key)
         (y**2).sum().backward()

@@ -104,11 +104,7 @@ def test_arrays_of_another_gpu_are_refused(cupy, monkeypatch):
     x = from_backend(there, here)
     monkeypatch.setattr(here, "gpu", 1)
     refused = "an array of GPU 0, but device 'cuda' is GPU 1"
-    for call in (
-        lambda: x + x,
-        lambda: here.softmax(there, 0),
-        lambda: here.pointer(there),
-    ):
+    for call in (lambda: x + x, lambda: here.softmax(there, 0), lambda: here.pointer(there)):
         with pytest.raises(RuntimeError, match=refused):
             call()
 

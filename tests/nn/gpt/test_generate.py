@@ -152,10 +152,7 @@ def test_a_replayed_step_writes_what_the_model_would(kind, choice):
     called, keeps a step from being recorded."""
     m = gpt(**KINDS[kind])
     seen = recorded(m)
-    for prompts in (
-        mg.tensor([[1]]),
-        mg.tensor([[1, 2, 3, 4, 5, 6, 0], [3, 3, 2, 2, 1, 1, 0]]),
-    ):
+    for prompts in (mg.tensor([[1]]), mg.tensor([[1, 2, 3, 4, 5, 6, 0], [3, 3, 2, 2, 1, 1, 0]])):
         seen.clear()
         replayed = m.generate(prompts, 3 * BLOCK, generator=mg.Generator(3), **choice)
         assert len(seen) == 2  # it is recorded, followed, and from then on repeated
