@@ -43,7 +43,7 @@ def binary(file, dtype, entry, arch):
     ptx = os.environ.get("CUPY_COMPILE_WITH_PTX", "")
     key = json.dumps([code, OPTIONS, arch, ptx, cupy.__version__, cupy.cuda.nvrtc.getVersion(), headers()])
     try:
-        path = Path(folder(), f"{label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.cubin")
+        path = Path(folder(), f"{label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.image")  # cubin or PTX
         if path.exists():
             return path.read_bytes()
     except (CompilerError, OSError) as error:
