@@ -43,6 +43,7 @@ def test_the_files_and_their_blocks():
     assert {language for _, language, _ in BLOCKS} == {"python", "sh", "text", "cuda"}
     assert sum(name == "README.md" for name, _ in PYTHON) >= 3
     assert len(TEXTS["README.md"].splitlines()) <= 110
+    assert all("P = softmax" in code or "study.flow diff" in code for code in SHOWN)  # which are compared below
 
 
 # ------------------------------------------------------------------------------------------- what runs, and is printed
@@ -64,27 +65,19 @@ def test_python_block(name, code, tmp_path, monkeypatch, caplog, capsys):
     assert not [line for line in said if not any(words in line for words in unasked)]
 
 
-def printed_by(example, capsys):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", [example])
-        runpy.run_path(str(ROOT / "examples" / example), run_name="__main__")
-    return capsys.readouterr().out
-
-
 @pytest.mark.parametrize("example, inside, n", [("through", "P = softmax", 3), ("between", "study.flow diff", 5)])
-def test_the_backward_pass_shown_is_the_one_that_is_printed(example, inside, n, capsys):
+def test_the_backward_pass_shown_is_the_one_that_is_printed(example, inside, n, capsys, monkeypatch):
     shown = [code for code in SHOWN if inside in code]
-    printed = printed_by(f"backprop_{example}_heads.py", capsys)
+    file = ROOT / "examples" / f"backprop_{example}_heads.py"
+    monkeypatch.setattr("sys.argv", [file.name])
+    runpy.run_path(str(file), run_name="__main__")
+    printed = capsys.readouterr().out
     assert shown
     for each in shown:
         parts = each.rstrip("\n").split("\n\n")
         assert len(parts) == n
         for part in parts:
             assert part in printed
-
-
-def test_every_block_of_output_is_compared():
-    assert all("P = softmax" in code or "study.flow diff" in code for code in SHOWN)
 
 
 # ---------------------------------------------------------------------------------------------------- what is mentioned

@@ -13,6 +13,7 @@ from .models import ATTN, B, EncoderDecoder, T, gpt, page_data, tokens, traced
 
 
 def test_the_gradients_are_those_of_retain_grad():
+    """And a second backward adds to them, as it does to .grad."""
     model = gpt()
     layer, kept = model.blocks[1].attn, {}
     hooks = [layer.register_head_hook(p, lambda layer, x, p=p: kept.update({p: x})) for p in POINTS]
@@ -22,11 +23,15 @@ def test_the_gradients_are_those_of_retain_grad():
     loss.backward()
     for hook in hooks:
         hook.remove()
-    seen = traced(model)[ATTN]
+    with study.trace_heads(model) as trace:
+        _, loss = model(*tokens())
+        loss.backward(retain_graph=True)
+        loss.backward()
+    seen = trace[ATTN]
     for point, x in kept.items():
         value, factor = ("scores", 0.5) if point == "qk" else (point, 1.0)  # hooks see q kᵀ before the scale
         np.testing.assert_array_equal(getattr(seen, value), x.detach().numpy() * factor)
-        np.testing.assert_array_equal(getattr(seen, f"{value}_grad"), x.grad.numpy() / factor)
+        np.testing.assert_array_equal(getattr(seen, f"{value}_grad"), 2 * x.grad.numpy() / factor)
 
 
 def test_scores_grad_is_what_differences_say():
