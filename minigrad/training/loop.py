@@ -110,7 +110,8 @@ class Progress:
         line = f"step {done}/{self.steps}: loss {sum(self._losses) / len(self._losses):.3f}"
         if speed:
             line += f", {speed * self.tokens:,.0f} tokens/s, {(self.steps - done) / speed:.0f} s left"
-        self.say(line, end="" if self._live else "\n")
+        live = f"\033[?7l{line}\033[?7h"  # a terminal cuts this at its edge: a second row would stay there
+        self.say(*(live, "") if self._live else (line,))
 
     def say(self, line: str, end: str = "\n") -> None:
         """Print a line."""

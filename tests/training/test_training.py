@@ -100,7 +100,7 @@ def test_progress_on_a_terminal_is_one_line(capsys, monkeypatch):
         progress.say("a line")
         progress.step(3, 2.25)
     assert re.sub(", .*left", "", capsys.readouterr().out).split("\r\033[K") == [
-        "", "step 2/3: loss 2.500", "a line\n", "step 3/3: loss 2.375", "",
+        "", "\033[?7lstep 2/3: loss 2.500\033[?7h", "a line\n", "\033[?7lstep 3/3: loss 2.375\033[?7h", "",
     ]  # fmt: skip
 
 
