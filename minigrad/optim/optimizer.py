@@ -161,8 +161,8 @@ class Optimizer:
             return
         launches: dict = {}
         for p, g, state, group in due:
-            launch = launches.setdefault((p.storage.backend, *self._shared(group)), ([], {}))
-            slots, rows = launch  # rows: one of _numbers() for each group and step
+            # rows: one of _numbers() for each group and step
+            slots, rows = launches.setdefault((p.storage.backend, *self._shared(group)), ([], {}))
             row, *_ = rows.setdefault((id(group), state["step"]), (len(rows), state, group))
             buffers = [state[name].array for name in self.buffers]
             slots.append((p.array, g.contiguous().array, *buffers, row, *self._about(p.array, group)))

@@ -29,7 +29,7 @@ MOST_PROGRAMS = 32  # most programs that a tree keeps; then the oldest is droppe
 
 
 class Follower(Bindings):
-    """A call, and what base/recording.py calls the Recorder of its thread."""
+    """A call, the `recorder` of its thread in base/recording.py."""
 
     def __init__(self, tree, tree_of):
         """tree_of: a function from a backend to its Tree."""

@@ -57,7 +57,7 @@ class Raw:
 
 def kernel(*kinds):
     """A Kernel with these parameters, on what it asks of a Cuda, without a GPU."""
-    on = types.SimpleNamespace(array_type=Array, gpu=0, shared_limit=227 << 10, with_tables=list)
+    on = types.SimpleNamespace(array_type=Array, gpu=0, shared_limit=227 << 10)
     on.own = functools.partial(gpu.Cuda.own, on)
     parameters = ", ".join(f"{'float*' if kind == '*' else kind} p{i}" for i, kind in enumerate(kinds))
     raw, text = Raw(), f'{LAYOUT}extern "C" __global__ void k({parameters}) {{\n}}\n'

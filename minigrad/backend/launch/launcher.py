@@ -141,7 +141,7 @@ class Launcher:
         return x if thread.recorder is None else x.copy()  # NumPy cannot change the copy before it is used
 
     def look_later(self, check):
-        """See Recorder.look_later: for what is captured."""
+        """Have a captured step look at what a check finds: see look_later of replay/follower.py."""
         if thread.recorder is not None:
             thread.recorder.look_later(check)
 

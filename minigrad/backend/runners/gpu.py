@@ -122,7 +122,7 @@ class Cuda(Launched):
         return min(-(-n // 4096), 8 * self.processors)
 
     def _start(self, file, entry, dtype, grid, block, shared, args):
-        self.kernel(file, entry, dtype)(grid, block, shared, args)
+        self.kernel(file, entry, dtype)(grid, block, shared, self.with_tables(args))
 
     def kernel(self, *key):
         """The Kernel of a file, entry and dtype."""
@@ -277,8 +277,8 @@ class Cuda(Launched):
         with self._cupy.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
             try:
-                for file, entry, dtype, *rest in launches:  # capture has checked their arguments
-                    self._kernels[file, entry, dtype].launch(*rest)
+                for file, entry, dtype, *rest in launches:
+                    self._kernels[file, entry, dtype](*rest)
                 for host, there in downloads:
                     self.download(host, there, stream)
             finally:
@@ -314,7 +314,7 @@ NUMBERS = {kind: np.dtype(name).type for name, kind in C_TYPES.items()}
 class Kernel:
     """One entry point: CuPy's RawKernel, with each argument made what the entry point declares.
 
-    Arguments are arrays, None for a null pointer, numbers, and bytes for structs."""
+    Arguments are arrays, packed tables among them, None for a null pointer, numbers, and bytes for structs."""
 
     def __init__(self, on, functions, name, text):
         """functions(): {name: RawKernel} of a file, once it is compiled."""
@@ -335,10 +335,6 @@ class Kernel:
         return SHARED - self.raw.shared_size_bytes
 
     def __call__(self, grid, block, shared, args):
-        self.launch(grid, block, shared, self.on.with_tables(args))
-
-    def launch(self, grid, block, shared, args):
-        """Launch with tables that are packed."""
         try:
             values = [make(x) for make, x in zip(self.made, args, strict=True)]
         except (OverflowError, TypeError, ValueError) as error:
