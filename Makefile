@@ -5,7 +5,7 @@
 # make gpu-rig-test  runs the tests of the GPU path on a rig that needs no GPU (tests/gpu_rig/), which make gpu-rig builds in
 #              .gpu-rig, or the folder GPU_RIG. It takes minutes, as kernels are translated when they are first used
 # make lint    ruff, for mistakes and for the format, and mypy
-# make lines   counts the code lines of each folder, and fails if a total is over its limit
+# make lines   counts the code lines of each folder
 # make clean   removes what the others made, .venv included, but not runs/
 # make help    prints this
 #

@@ -1,25 +1,18 @@
-"""make lines: how large everything is, in code lines of every language; fails if a total is over its limit, or a limit
-over an earlier one.
+"""make lines: how large each folder is, in code lines of every language.
 
-    python tests/project/lines.py            code lines of each folder, and the totals that are limited
-    python tests/project/lines.py --write    today's totals become the limits, in limits.json, where they are lower
-
-A code line has something beside blanks, comments and docstrings. Folders are printed, not limited: only the totals
-are, and they never rise. Who adds takes something away.
+A code line has something beside blanks, comments and docstrings. Nothing is limited: the numbers are for the reader of
+a change.
 """
 
 import ast
 import io
-import json
 import re
 import subprocess
-import sys
 import tokenize
 from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIMITS = Path(__file__).with_name("limits.json")
 TOTALS = {"minigrad and kernels": ("minigrad", "kernels"), "tests": ("tests",), "examples": ("examples",)}
 WORDS = "words of .md files"
 NO_CODE = {"COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENCODING", "ENDMARKER"}
@@ -67,29 +60,11 @@ def counted():
     return dict(sorted(folders.items())), totals | {WORDS: words}
 
 
-def earlier():
-    """{total: the lowest limit that it ever had}, by the history of the file."""
-    found: dict = {}
-    for name, n in re.findall(r'^\+ *"(.*)": (\d+),?$', git("log", "--format=", "-p", "--", str(LIMITS)), re.M):
-        found[name] = min(int(n), found.get(name, int(n)))
-    return found
-
-
-def main(argv):
-    (folders, totals), limits = counted(), json.loads(LIMITS.read_text()) if LIMITS.exists() else {}
-    if "--write" in argv:
-        limits = {name: min(n, limits.get(name, n)) for name, n in totals.items()}
-        LIMITS.write_text(json.dumps(limits, indent=1) + "\n")
-    for folder, n in folders.items():
-        print(f"{folder:24}{n:8,}")
-    for name, n in totals.items():
-        print(f"{name:24}{n:8,}, at most {limits.get(name, 0):,}")
-    wrong = [f"{name}: {n:,}, where {limits.get(name, 0):,} is the limit: take something away"
-             for name, n in totals.items() if n > limits.get(name, 0)]  # fmt: skip
-    wrong += [f"{name}: the limit was {n:,} once: it never rises"
-              for name, n in earlier().items() if limits.get(name, 0) > n]  # fmt: skip
-    return "\n".join(wrong)
+def main():
+    folders, totals = counted()
+    for name, n in [*folders.items(), *totals.items()]:
+        print(f"{name:24}{n:8,}")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]) or 0)
+    main()
