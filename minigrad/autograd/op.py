@@ -41,7 +41,7 @@ class Op:
     differentiable = True  # False: never recorded (comparisons, argmax)
     rounds_inside = False  # True: large terms cancel within it, so the error exceeds its result's rounding
     rounds_as = 0.0  # a term of this size cancels in it: its result is rounded as if it were at least this large
-    primitive = False  # True: forward only calls primitives of the backend, as all ops of minigrad do
+    primitive = False  # True: forward calls only self.backend, so a captured step can capture it (minigrad's own: True)
 
     # Set by apply(): always,
     params: dict[str, Any]
@@ -67,7 +67,8 @@ class Op:
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any):
         super().__init_subclass__(**kwargs)
         cls.name = cls.__dict__.get("name", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower())
-        cls.primitive = cls.__module__.startswith("minigrad.")
+        if "primitive" not in cls.__dict__:
+            cls.primitive = cls.__module__.startswith("minigrad.")
         for name, default in _defaults_of(cls.forward).items():
             if not hasattr(Op, name):
                 setattr(cls, name, default)

@@ -49,9 +49,11 @@ def capture(function: Callable[P, R]) -> "Captured[P, R]":
     backward passes and optimizers. It runs uncaptured where kernels cannot run (the numpy backend), under
     detect_anomaly(), and after 32 consecutive calls that did something new. The graph ends with the call.
 
-    Raises CaptureError, naming the line, for what cannot be captured: your own ops that compute in NumPy, a Tensor
-    whose graph began before the call, detect_anomaly() inside, and on a CPU float16. After an error or an interrupt,
-    what came before it has been computed."""
+    An op of your own runs at each call, unless its class says `primitive = True`: see README.md in this folder.
+
+    Raises CaptureError, naming the line, for what cannot be captured: a Tensor whose graph began before the call,
+    detect_anomaly() inside, and on a CPU float16. After an error or an interrupt, what came before it has been
+    computed."""
     if isinstance(function, Captured):
         return function
     if not callable(function):
@@ -105,7 +107,7 @@ class Captured(Generic[P, R]):
             try:
                 thread.recorder = follower
                 result = self.function(*args, **kwargs)
-                if repeats and not follower.is_new and not follower.programs:
+                if repeats and not (follower.is_new or follower.programs or follower.eager_ops):
                     follower.settle()
                     repeat = Repeat(follower, args, result)
                 return result, repeat

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import GraphError, Op, Value
+from ..autograd import GraphError, Op, Value, mode
 from ..backend.philox import Draw
+from ..base.recording import thread, user_place
 from ..tensor import Tensor
 from .memory import Launch, Space
 
@@ -93,6 +94,24 @@ class _Gone(Op, abstract=True):
 
 
 GONE: Any = _Gone()
+
+
+class EagerOp(Op, abstract=True):
+    """An op of the captured graph that represents an op which runs at each call, as it may compute in NumPy."""
+
+    @classmethod
+    def standing_for(cls, op, params, parents, ys, backend):
+        """The EagerOp for a class `op`, with these parents (nodes, None for numbers) and outputs."""
+        self = _new(cls)
+        self.name, self.params, self.parents, self.backend, self.wrap = op.name, params, parents, backend, Tensor._wrap
+        self.needs = tuple([node is not None for node in parents])
+        self.serial, self.scope, self.line = next(Op._serials), mode.scope, user_place()
+        if len(ys) > 1:
+            self.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in ys])
+        return self
+
+    def backward(self, *dys):
+        return thread.recorder.eager_backward(self, dys)
 
 
 def tensor_around(array, node, storage):

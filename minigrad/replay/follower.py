@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from ..autograd import Node, Storage, Value, mode
+from ..autograd.modes import switched
 from ..autograd.walk import backward, reachable, walked
 from ..base.recording import CaptureError, refuse, refuse_within, uncaptured, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub, Transfer
 from ..ops.index import Getitem
 from .bindings import Bindings
-from .entries import GONE, Entry, Late, as_tuple, exact, parts, replaced, tensor_around, varies
+from .entries import GONE, EagerOp, Entry, Late, as_tuple, exact, parts, replaced, tensor_around, varies
 from .memory import PROGRAMS, Launch
 
 MOST_PROGRAMS = 32  # most programs that a tree keeps; then the oldest is dropped
@@ -46,6 +47,7 @@ class Follower(Bindings):
         self.writes_outside = False  # do pending launches change memory outside the call?
         self.numbers_vary = False  # has a number differed from that of other calls?
         self.runs_user_code = False  # is there user code for a walk to run?
+        self.eager_ops: dict = {}  # {EagerOp: (inputs, outputs) of the op that ran for it in this call}
         self.walking: set = set()  # captured leaves that a walk in Python has given the gradients of those outside
         # what runs
         self.programs: tuple = ()  # programs that have run in this call
@@ -63,7 +65,9 @@ class Follower(Bindings):
     def apply(self, cls, inputs, params):
         """Op.apply."""
         if self.at is self.tree.root:
-            self._meet(next(x.storage.backend for x in inputs if isinstance(x, Value)))
+            self._meet(next((x.storage.backend for x in inputs if isinstance(x, Value)), self.on))
+        if not cls.primitive:
+            return self._apply_eagerly(cls, inputs, params)
         if cls in (Getitem, Transfer) and inputs[0].node is None:
             place = self._place(inputs[0])
             if place is None or cls is Transfer:
@@ -89,8 +93,6 @@ class Follower(Bindings):
             return cls.apply(x, **params)
 
     def _capture_op(self, cls, inputs, params, form, draws):
-        if not cls.primitive:
-            raise CaptureError(f"{cls.name}, an op that may compute in NumPy, cannot be captured ({user_line()})")
         e = Entry(cls, form)
         e.late = [Late(draw) for draw in draws]
 
@@ -136,6 +138,82 @@ class Follower(Bindings):
         e.varying, e.inputs[i] = (i,), (None, Late, None)
         self.tree.storages.add(storage)
         return (*given[:i], tensor_around(there, None, storage), *given[i + 1 :])
+
+    # -- the engine: an op that may compute in NumPy
+
+    def _apply_eagerly(self, cls, inputs, params):
+        """Run an op that may compute in NumPy: now, on the values of its inputs. Its outputs come into the rest of the
+        step as arrays from outside, so only their shapes and dtypes must be those of other calls. In the captured
+        graph an EagerOp represents it, which runs its backward in the same way."""
+        if mode.anomaly:
+            refuse("detect_anomaly() inside")
+        self.flush()
+        given = [self._with_values(x) if isinstance(x, Value) else x for x in inputs]
+        with uncaptured(after=False), switched(watch=None):
+            result = cls.apply(*given, **params)
+        ys = as_tuple(result)
+        form = [None if y is None else (y.shape, y.dtype, y.node is not None) for y in ys]
+        tensors = [x for x in inputs if isinstance(x, Value)]
+        e = self._next(cls, form, tensors) or self._capture_eager_op(cls, form, inputs, given, ys, params)
+        self._pass(e, ())
+        if e.op is not None:
+            self.eager_ops[e.op] = given, ys
+            self.runs_user_code = True
+        nodes = [None if out is None else out[1] for out in e.outs]
+        outputs = [None if y is None else self._from_outside(y, node, inputs, given) for y, node in zip(ys, nodes)]
+        if mode.watch is not None:
+            mode.watch(e.op or cls(), inputs, outputs)
+        return tuple(outputs) if isinstance(result, tuple) else outputs[0]
+
+    def _with_values(self, x):
+        """A Tensor around the values of x, after flush(): a leaf if x is in the graph."""
+        place, node = self._place(x), None
+        if x.node is not None:
+            node = Node(None, 0, x.node.shape, x.node.dtype, x.node.device)
+        return tensor_around(x.array if place is None else self.memory.array(place, x.array), node, x.storage)
+
+    def _from_outside(self, y, node, inputs, given):
+        """The Tensor that the step gets for y, an output of an op that ran on `given` instead of `inputs`."""
+        for x, values in zip(inputs, given):
+            if isinstance(x, Value) and y.storage is x.storage:
+                if y.array is values.array:
+                    return self._made(x.array, node, x.storage)
+                with uncaptured(after=False):  # two captured arrays must not be the same memory: a view becomes a copy
+                    y = y.detach().clone()
+        return self._made(y.array, node, y.storage)
+
+    def _capture_eager_op(self, cls, form, inputs, given, ys, params):
+        e = Entry(cls, form)
+
+        def run():
+            known = [self._proxy(e, x) if isinstance(x, Value) else None for x in inputs]
+            e.inputs = [parts(x) for x in known if x is not None]
+            if any(y is not None and y.node is not None for y in ys):
+                parents = [None if x is None else x.node for x in known]
+                e.op = EagerOp.standing_for(cls, params, parents, ys, self.on)
+                self.tree.ops.add(e.op)
+            e.outs = [
+                None if y is None else (None, y.node and Node(e.op, i, y.shape, y.dtype, y.device), None)
+                for i, y in enumerate(ys)
+            ]
+            return []
+
+        return self._capture(e, run)
+
+    def eager_backward(self, op, dys):
+        """The backward of an EagerOp: that of the op which ran in this call, on the values of dys."""
+        if mode.grad:
+            raise CaptureError(
+                f"{op.name} is an op of your own that computes in NumPy: a captured step gives its first derivative "
+                f"only, so create_graph=True must stay outside of it ({user_line()})"
+            )
+        self.flush()
+        given, ys = self.eager_ops[op._whole or op]
+        pairs = [(y.node, self._with_values(dy)) for y, dy in zip(ys, dys) if dy is not None and y.node is not None]
+        wanted = [x.node for x, need in zip(given, op.needs) if need]
+        with uncaptured(after=False):
+            dxs = iter(backward([node for node, _ in pairs], [dy for _, dy in pairs], wanted, True))
+        return tuple([next(dxs) if need else None for need in op.needs])
 
     # -- the engine: a backward walk, hooks, changes in place
 
@@ -422,7 +500,10 @@ class Follower(Bindings):
     def _keep(self, name, y, given):
         """Remember y, an array that an op or a primitive has made from those given."""
         if y.size and self.space.place(y) is None and not any(y is x for x in given):
-            raise CaptureError(f"{name}, computed outside of kernels here, cannot be captured ({user_line()})")
+            raise CaptureError(
+                f"{name} was not computed by a kernel, so it cannot be captured ({user_line()}). If it is an op of your "
+                f"own that computes in NumPy, leave out its primitive = True"
+            )
         self.space.known(y)
 
     # -- running
