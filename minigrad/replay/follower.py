@@ -501,8 +501,8 @@ class Follower(Bindings):
         """Remember y, an array that an op or a primitive has made from those given."""
         if y.size and self.space.place(y) is None and not any(y is x for x in given):
             raise CaptureError(
-                f"{name} was not computed by a kernel, so it cannot be captured ({user_line()}). If it is an op of your "
-                f"own that computes in NumPy, leave out its primitive = True"
+                f"{name} was not computed by a kernel, so it cannot be captured ({user_line()}). If this op of yours "
+                f"computes in NumPy, leave out its primitive = True"
             )
         self.space.known(y)
 

@@ -11,6 +11,8 @@ import ctypes
 import functools
 import math
 import mmap
+import os
+import tempfile
 import weakref
 from typing import Any, NamedTuple
 
@@ -22,6 +24,8 @@ from ..backend.runners.checks import WORD, Found
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 CHUNK = 1 << 32  # bytes of the first half of a Space's addresses
+POISON = 1 << 20  # bytes
+MAP_FIXED = 0x10  # of mmap, on Linux and macOS; Python's module lacks it
 LETTER = Struct("captured.cu", "Letter")
 SLOTS = 32  # calls that the host may be ahead of a GPU
 
@@ -48,28 +52,36 @@ class Launch(NamedTuple):
 
 
 class Space:
-    """Addresses without memory. What writes there ends the process, instead of spoiling something; what reads finds
-    zeros, since a debugger that shows an array must not end it.
+    """Addresses without memory. A NumPy array there is read-only, and reads as NaN (-1 for integers), since it has no
+    values yet: every byte is that of one file, POISON bytes long, mapped again and again.
 
-    protection: mmap's. With 0, reads crash too: a test then finds reads of what was never computed."""
+    protection: mmap's. With 0, a read ends the process: a test then finds reads of what was never computed."""
 
     protection = mmap.PROT_READ
 
     def __init__(self, on):
         self._on = on
         self._top = self._end = 0  # begin and end of the addresses that are still free
+        self._poisoned = 0  # the end of the addresses where the file is mapped
         self._chunk = CHUNK
         self.places: dict = {}  # {id of an array: (array, its place)}; the arrays live as long as the Space
         self.allocations: dict[int, Allocation] = {}  # {where it begins: the Allocation}
         self.starts: list[int] = []  # keys of allocations, sorted
 
     def _reserve(self, nbytes):
-        self._chunk = max(2 * self._chunk, nbytes)
-        start = _libc().mmap(None, self._chunk, self.protection, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        self._chunk = -(-max(2 * self._chunk, nbytes) // POISON) * POISON
+        start = _libc().mmap(None, self._chunk, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
         if start in (None, ctypes.c_void_p(-1).value):
             raise MemoryError(f"no range of {self._chunk} addresses is left, which a captured step needs")
         weakref.finalize(self, _libc().munmap, start, self._chunk).atexit = False
-        self._top, self._end = start, start + self._chunk
+        self._top, self._end, self._poisoned = start, start + self._chunk, start
+
+    def _poison(self):
+        """Make all addresses below `_top` readable."""
+        while self._poisoned < self._top:
+            flags = mmap.MAP_PRIVATE | MAP_FIXED
+            _libc().mmap(self._poisoned, POISON, self.protection, flags, _poison_file(), 0)
+            self._poisoned += POISON
 
     def empty(self, shape, dtype):
         """A new compact array."""
@@ -87,6 +99,7 @@ class Space:
             self._reserve(needed)
         start = self._top + shift
         self._top += needed
+        self._poison()
         self.allocations[start] = Allocation(start, nbytes, shape, dtype)
         bisect.insort(self.starts, start)
         return self.known(self._on.array_at(start + before, shape, dtype, strides, None, writeable))
@@ -109,6 +122,15 @@ class Space:
         if allocation is None or start >= allocation.start + allocation.nbytes:
             return None
         return allocation, start - allocation.start
+
+
+@functools.cache
+def _poison_file():
+    """The descriptor of a file whose bytes read as NaN in any float dtype."""
+    file, path = tempfile.mkstemp()
+    os.unlink(path)
+    os.write(file, b"\xff" * POISON)
+    return file
 
 
 @functools.cache

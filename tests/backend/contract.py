@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.backend.kernels import C_TYPES, ENTRY, Struct, Structs, constants, signature, types
-from minigrad.backend.launch.launcher import Launcher
+from minigrad.backend.launch.launcher import Launcher, is_writeable
 
 DTYPES = {c: np.dtype(name) for name, c in C_TYPES.items()}
 NUMBERS = dict.fromkeys("iub", (int, np.integer, np.bool_)) | {"f": (int, float, np.number, np.bool_)}
@@ -177,7 +177,7 @@ class Contract:
             refuse(f"is {type(array).__name__}, and must be an array")
         if array.dtype != x.dtype and not (x.bits and array.itemsize == x.dtype.itemsize):
             refuse(f"is of {array.dtype}, and must be of {x.dtype}")
-        if x.written and not getattr(array.flags, "writeable", True):
+        if x.written and not is_writeable(array):
             refuse("is written to, and must not be read-only")
         dims = eval(_code(f"({x.dims.lstrip('…, ')},)" if x.dims != "…" else "()"), KNOWN, known)
         if not x.steps:
@@ -224,7 +224,7 @@ def _reach(sizes, steps):
 
 def _kind(x):
     if hasattr(x, "strides") and not isinstance(x, np.generic):
-        return x.dtype, x.shape, x.strides, getattr(x.flags, "writeable", True)
+        return x.dtype, x.shape, x.strides, is_writeable(x)
     return x if isinstance(x, (int, bytes, np.integer)) or x is None else type(x)
 
 

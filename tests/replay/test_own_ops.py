@@ -1,4 +1,4 @@
-"""Ops of a user's own in a captured step: what computes in NumPy runs at each call, what calls the backend is captured."""
+"""Ops of a user's own in a captured step: those in NumPy run at each call, those that call the backend are captured."""
 
 import mmap
 

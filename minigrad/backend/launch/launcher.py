@@ -177,7 +177,7 @@ class Launcher:
         return np.empty(nbytes, np.uint8)
 
     def array_at(self, address, shape, dtype, strides, holder, writeable=True):
-        """An array at an address. holder: what must live as long."""
+        """An array at an address. holder: the object that owns the memory, or None for a captured array."""
         return np.asarray(_Address(address, shape, dtype, strides, holder, writeable))
 
     # -- arrays
@@ -214,21 +214,38 @@ def threads_for(n, each=4):
 
 
 class _Address:
-    """Anything that NumPy converts to an array."""
+    """An address that NumPy converts to an array.
+
+    holder: the object that owns the memory; None for a captured array, which has no memory. NumPy must not write to
+    that, so to NumPy it is read-only, whatever `writeable` says of the memory that it will have."""
 
     def __init__(self, address, shape, dtype, strides, holder, writeable):
-        self.holder = holder
+        self.holder, self.writeable = holder, writeable
+        read_only = holder is None or not writeable
         self.__array_interface__ = dict(
-            shape=shape, strides=strides, typestr=dtype.str, data=(address, not writeable), version=3
+            shape=shape, strides=strides, typestr=dtype.str, data=(address, read_only), version=3
         )
 
 
+def _owner(x):
+    """The object that owns the memory of a NumPy array, or the array itself."""
+    while type(x) is np.ndarray and x.base is not None:
+        x = x.base
+    return x
+
+
 def has_memory(x):
-    """False for a captured NumPy array: reading it would crash the process."""
-    base = x.base
-    while type(base) is np.ndarray:
-        base = base.base
-    return type(base) is not _Address or base.holder is not None
+    """False for a captured NumPy array, whose values come later."""
+    owner = _owner(x)
+    return type(owner) is not _Address or owner.holder is not None
+
+
+def is_writeable(x):
+    """True if the memory of an array may be changed; for a captured array, the memory that it will have."""
+    if getattr(x.flags, "writeable", True):
+        return True
+    owner = _owner(x)
+    return type(owner) is _Address and owner.writeable
 
 
 @functools.lru_cache(4096)

@@ -9,9 +9,9 @@ import math
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ...base.recording import CaptureError, refuse_within
+from ...base.recording import CaptureError, refuse_within, thread
 from ..kernels import constant
-from .launcher import Launcher, divisor, has_memory, is_narrow, layout, merged
+from .launcher import Launcher, divisor, has_memory, is_narrow, is_writeable, layout, merged
 from .rules import COPY, HOST, NUMPYS, VIEW
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
@@ -58,20 +58,23 @@ class Movement(Launcher):
     def overlap(self, x, y):
         return np.may_share_memory(x, y)
 
-    @VIEW
+    @HOST
     def is_compact(self, x):
-        return x.flags.c_contiguous and getattr(x.flags, "writeable", True)
+        return x.flags.c_contiguous and is_writeable(x)
 
-    @VIEW
+    @HOST
     def is_writeable(self, x):
         repeats = x.size and any(s == 0 and n > 1 for n, s in zip(x.shape, x.strides))
-        return getattr(x.flags, "writeable", True) and not repeats
+        return is_writeable(x) and not repeats
 
     # -- views, and copies where there is none
 
-    @VIEW
+    @HOST
     def expand(self, x, shape):
-        return np.broadcast_to(x, shape)
+        y = np.broadcast_to(x, shape)
+        if thread.recorder is not None and not has_memory(y):  # views of it must be read-only too
+            return self.array_at(self.pointer(y), y.shape, y.dtype, y.strides, None, writeable=False)
+        return y
 
     @COPY
     def reshape(self, x, shape):
