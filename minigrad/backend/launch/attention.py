@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ..kernels import Struct, constant
 from .launcher import BOOL, layout, real
-from .rules import HOST, KERNEL
+from .rules import KERNEL
 from .softmax import Softmax
 
 HEADS = Struct("heads.cuh", "Heads")
@@ -102,7 +102,6 @@ class Attention(Softmax):
     def _heads_last(self, B, nh, T, D, dtype):
         return self.empty((B, T, nh, D), dtype).transpose(0, 2, 1, 3)
 
-    @HOST
     def attention_fits(self, dtype, D, dropout=False):
         if dropout and (self.one_thread or (dtype.itemsize == 8 and D > 64)):  # float64 has no registers for it
             return False

@@ -14,12 +14,6 @@ from .rules import EXACT, KERNEL, NUMPYS
 from .source import TABLE, kind_of
 
 POWERS = {0: "one", 1: "same", 2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
-FORMULAS = (  # primitives that are a formula of the table and no more
-    (KERNEL, "exp log log1p sin cos tanh erf erfc sigmoid silu"),
-    (EXACT, "add sub mul div maximum minimum neg abs sqrt rsqrt relu where"),
-    (NUMPYS, "floor_divide remainder sign floor isnan isinf isfinite logical_and logical_or logical_not"),
-    (NUMPYS, "eq ne lt le gt ge"),
-)
 
 
 class Operand(NamedTuple):
@@ -59,7 +53,56 @@ class Plan(NamedTuple):
     output: Output
 
 
+def formula(rule, name):
+    """The primitive that computes the formula `name` of the table in kernels/elementwise.cu."""
+
+    def launch(self, *operands, out=None):
+        return self._map(name, operands, out)
+
+    launch.__name__ = name
+    return rule(launch)
+
+
 class Elementwise(Launcher):
+    exp = formula(KERNEL, "exp")
+    log = formula(KERNEL, "log")
+    log1p = formula(KERNEL, "log1p")
+    sin = formula(KERNEL, "sin")
+    cos = formula(KERNEL, "cos")
+    tanh = formula(KERNEL, "tanh")
+    erf = formula(KERNEL, "erf")
+    erfc = formula(KERNEL, "erfc")
+    sigmoid = formula(KERNEL, "sigmoid")
+    silu = formula(KERNEL, "silu")
+    add = formula(EXACT, "add")
+    sub = formula(EXACT, "sub")
+    mul = formula(EXACT, "mul")
+    div = formula(EXACT, "div")
+    maximum = formula(EXACT, "maximum")
+    minimum = formula(EXACT, "minimum")
+    neg = formula(EXACT, "neg")
+    abs = formula(EXACT, "abs")
+    sqrt = formula(EXACT, "sqrt")
+    rsqrt = formula(EXACT, "rsqrt")
+    relu = formula(EXACT, "relu")
+    where = formula(EXACT, "where")
+    floor_divide = formula(NUMPYS, "floor_divide")
+    remainder = formula(NUMPYS, "remainder")
+    sign = formula(NUMPYS, "sign")
+    floor = formula(NUMPYS, "floor")
+    isnan = formula(NUMPYS, "isnan")
+    isinf = formula(NUMPYS, "isinf")
+    isfinite = formula(NUMPYS, "isfinite")
+    logical_and = formula(NUMPYS, "logical_and")
+    logical_or = formula(NUMPYS, "logical_or")
+    logical_not = formula(NUMPYS, "logical_not")
+    eq = formula(NUMPYS, "eq")
+    ne = formula(NUMPYS, "ne")
+    lt = formula(NUMPYS, "lt")
+    le = formula(NUMPYS, "le")
+    gt = formula(NUMPYS, "gt")
+    ge = formula(NUMPYS, "ge")
+
     @KERNEL
     def pow(self, x, y):
         if isinstance(y, (int, float)) and not isinstance(x, (int, float)):
@@ -128,18 +171,6 @@ class Elementwise(Launcher):
     def _apart(self, x, y):
         """x, or a copy of it if it overlaps with y without being y: writing y would change what is yet to be read."""
         return self.copy(x) if x is not y and self.overlap(x, y) else x
-
-
-def _formula(name):
-    def primitive(self, *operands, out=None):
-        return self._map(name, operands, out)
-
-    return primitive
-
-
-for _rule, _names in FORMULAS:
-    for _name in _names.split():
-        setattr(Elementwise, _name, _rule(_formula(_name)))
 
 
 @functools.lru_cache(1 << 14)

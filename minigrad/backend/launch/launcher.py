@@ -9,7 +9,6 @@ import numpy as np
 from ...base.recording import thread
 from .. import devices
 from ..kernels import Struct, Structs, constant
-from .rules import HOST
 
 LAYOUT = Struct("layout.cuh", "Layout")
 ROW_THREADS = constant("common.cuh", "ROW_THREADS")
@@ -42,6 +41,8 @@ class Launcher:
     if TYPE_CHECKING:
 
         def __getattr__(self, primitive: str) -> Any: ...  # families define them
+
+    may_use_numpy = False  # may NumPy compute a primitive, if its rule says so? See rules.py
 
     # -- what a runner gives
 
@@ -103,7 +104,7 @@ class Launcher:
     def launch_rows(self, rows, n, file, entry, dtype, *args):
         """Run an entry point built on rows.cuh over `rows` rows of n elements."""
         grid, block = self.rows(rows, n)
-        if WARP_HELD < n <= HELD * ROW_THREADS and n % 4 == 0 and real(dtype).itemsize == 4 and not self.one_thread:
+        if WARP_HELD < n <= HELD * ROW_THREADS and n % 4 == 0 and real(dtype).itemsize == 4:
             threads = threads_for(n, HELD)
             if n > WARP_ROW:
                 block = threads  # few, which hold all of it
@@ -136,7 +137,6 @@ class Launcher:
         holds two words: a key that replaces `key`, and a number that is added to `offset`."""
         return (None, draw.key, draw.offset) if thread.recorder is None else thread.recorder.stream(draw)
 
-    @HOST
     def from_numpy(self, x):
         return x if thread.recorder is None else x.copy()  # NumPy cannot change the copy before it is used
 
@@ -179,6 +179,12 @@ class Launcher:
     def array_at(self, address, shape, dtype, strides, holder, writeable=True):
         """An array at an address. holder: the object that owns the memory, or None for a captured array."""
         return np.asarray(_Address(address, shape, dtype, strides, holder, writeable))
+
+    def read_only(self, x):
+        """x, a view that NumPy has made read-only: in a captured step, views of it will be read-only too."""
+        if thread.recorder is None or has_memory(x):
+            return x
+        return self.array_at(self.pointer(x), x.shape, x.dtype, x.strides, None, writeable=False)
 
     # -- arrays
 

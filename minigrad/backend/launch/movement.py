@@ -9,10 +9,10 @@ import math
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ...base.recording import CaptureError, refuse_within, thread
+from ...base.recording import CaptureError, refuse_within
 from ..kernels import constant
 from .launcher import Launcher, divisor, has_memory, is_narrow, is_writeable, layout, merged
-from .rules import COPY, HOST, NUMPYS, VIEW
+from .rules import COPY, NUMPYS
 
 BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 SIDE = constant("movement.cu", "SIDE")  # the side of a tile of a transposition
@@ -22,18 +22,15 @@ TILE_THREADS = SIDE * 8
 class Movement(Launcher):
     # -- making
 
-    @HOST
     def asarray(self, x):
         return x if isinstance(x, self.array_type) else self.from_numpy(np.asarray(x))
 
-    @HOST
     def to_numpy(self, x):
         refuse_within("reading values on the host")
         if x.size and not has_memory(x):
             raise CaptureError("an array of a captured step has no values: ask its Tensor for numpy() in the step")
         return x
 
-    @VIEW
     def quietly(self):
         return np.errstate(all="ignore")
 
@@ -50,37 +47,28 @@ class Movement(Launcher):
         self.launch_places(n, y.itemsize, "movement", "fill", bits, y, value, packed)
         return y
 
-    @HOST
     def arange(self, start, end, step, dtype):
         return self.from_numpy(np.arange(start, end, step).astype(dtype))
 
-    @VIEW
     def overlap(self, x, y):
         return np.may_share_memory(x, y)
 
-    @HOST
     def is_compact(self, x):
         return x.flags.c_contiguous and is_writeable(x)
 
-    @HOST
     def is_writeable(self, x):
         repeats = x.size and any(s == 0 and n > 1 for n, s in zip(x.shape, x.strides))
         return is_writeable(x) and not repeats
 
     # -- views, and copies where there is none
 
-    @HOST
     def expand(self, x, shape):
-        y = np.broadcast_to(x, shape)
-        if thread.recorder is not None and not has_memory(y):  # views of it must be read-only too
-            return self.array_at(self.pointer(y), y.shape, y.dtype, y.strides, None, writeable=False)
-        return y
+        return self.read_only(np.broadcast_to(x, shape))
 
     @COPY
     def reshape(self, x, shape):
         return (x if has_view(x.shape, x.strides, shape) else self.copy(x)).reshape(shape)
 
-    @VIEW
     def permute(self, x, dims):
         return x.transpose(dims)
 

@@ -1,9 +1,12 @@
-"""When NumPy computes a primitive on the CPU instead of a kernel. A GPU runs all primitives as kernels.
+"""The rules that say when NumPy computes a primitive on the CPU instead of a kernel.
+
+A rule decorates a method of this package, which launches kernels, and makes it the method of every backend: the one
+that Native.softmax or Cuda.softmax is. A GPU always launches. On the CPU, the rule may let NumPy compute.
 
 A primitive must give the same bits at every size, and in a captured step (replay/), which runs kernels only. So NumPy
-may compute where it gives the kernel's bits, in the kernel's memory layout: the layout decides the order of later sums.
-Results are compact, therefore. The exception are kernels on floats that are not compact, such as transposed ones:
-their results have the operands' layout, and NumPy never computes those.
+may compute only where it gives the kernel's bits, and its result must have the kernel's memory layout, since the layout
+decides the order of later sums. Therefore results are compact. The one exception are kernels on floats that are not
+compact, such as transposed arrays: their results have the layout of the operands, and NumPy never computes those.
 """
 
 import enum
@@ -15,84 +18,83 @@ import numpy as np
 
 from ...base.quiet import call_quietly
 from ...base.recording import refuse_within, thread
+from ..numpy import Numpy
 
 MANY = 1 << 11  # elements; with fewer, NumPy is usually done before a kernel has been called
 
 Launch = TypeVar("Launch", bound=Callable[..., Any])
+_numpy = Numpy()
 
 
 class Rule(enum.Enum):
-    """What computes a primitive on the CPU. A rule is a decorator of the primitive in launch/.
+    """What computes a primitive on the CPU.
 
     KERNEL and EXACT launch a kernel only if all arrays of floats among the arguments are float32 or float64."""
 
-    HOST = "the method of launch/, which launches nothing"
-    VIEW = "NumPy, also in a captured step: nothing is computed"
     COPY = "NumPy, which copies as fast as a kernel, and has no NaN to warn of"
     NUMPYS = "NumPy, which gives the kernel's bits as fast"
-    EXACT = "a kernel if an array has MANY elements or is not compact; or else NumPy, which gives the same bits"
+    EXACT = "a kernel if an array has MANY elements or is not compact; otherwise NumPy, which gives the same bits"
     KERNEL = "a kernel: NumPy rounds in another way, sums in another order, or is far slower"
 
     def __call__(self, launch: Launch) -> Launch:
-        launch.rule = self  # type: ignore[attr-defined]
-        return launch
+        """The primitive that launches kernels by `launch`, or calls NumPy's primitive of the same name."""
+        return _primitive(self, launch)
 
 
-HOST, VIEW, COPY, NUMPYS, EXACT, KERNEL = Rule
+COPY, NUMPYS, EXACT, KERNEL = Rule
 
 
-def followed(name, eager, captured):
-    """A primitive of a runner, and what of it a step captures."""
+def _primitive(rule: Rule, launch: Any) -> Any:
+    name, numpy = launch.__name__, getattr(_numpy, launch.__name__)
+    may_launch, smallest = rule in (EXACT, KERNEL), 0 if rule is KERNEL else MANY
 
-    @functools.wraps(eager)
+    def captured(self, *args, **kwargs):
+        """What a captured step calls: kernels, with a result laid out as below."""
+        _refuse_half(name, args)
+        y = launch(self, *args, **kwargs)
+        return y if may_launch and _has_floats(args) else _compacted(y, (*args, *kwargs.values()), self.copy)
+
+    @functools.wraps(launch)
     def primitive(self, *args, **kwargs):
-        if thread.recorder is None:
-            return eager(self, *args, **kwargs)
-        return thread.recorder.primitive(name, captured, self, args, kwargs)
+        recorder = thread.recorder
+        if recorder is not None:
+            return recorder.primitive(name, captured, self, args, kwargs)
+        if not self.may_use_numpy or (may_launch and self.kernel_pays(smallest, args)):
+            return launch(self, *args, **kwargs)
+        y = numpy(*args, **kwargs) if rule is COPY else call_quietly(numpy, args, kwargs)
+        return y if type(y) is np.ndarray and y.flags.c_contiguous else _compacted(y, (*args, *kwargs.values()))
 
+    primitive.rule = rule  # type: ignore[attr-defined]
     return primitive
 
 
-def refuse_half(name, args):
-    """NumPy computes with float16, and a captured step cannot call it."""
+def capturable(name, eager, captured):
+    """The method `name` of a backend: eager(self, …) outside of captured steps; a step captures captured(self, …)."""
+
+    @functools.wraps(eager)
+    def method(self, *args, **kwargs):
+        recorder = thread.recorder
+        if recorder is None:
+            return eager(self, *args, **kwargs)
+        return recorder.primitive(name, captured, self, args, kwargs)
+
+    return method
+
+
+def _refuse_half(name, args):
+    """Refuse float16 on a CPU in a captured step: NumPy computes it, and a step cannot capture NumPy."""
     if any(type(x) is np.ndarray and x.dtype.char == "e" for x in args):
         refuse_within(f"{name} of float16, for which there are no kernels on a CPU,")
 
 
-def has_floats(args):
+def _has_floats(args):
     return any(type(x) is list or (type(x) is np.ndarray and x.dtype.char in "fd") for x in args)
 
 
-def compacted(y, args, copy=np.ascontiguousarray):
-    """A result that NumPy may compute, captured or not: compact, unless it is a view of an argument."""
+def _compacted(y, args, copy=np.ascontiguousarray):
+    """The result y as a compact array, or unchanged if it is a view of an argument."""
     if type(y) is tuple:
-        return tuple(compacted(part, args, copy) for part in y)
+        return tuple(_compacted(part, args, copy) for part in y)
     if type(y) is not np.ndarray or y.flags.c_contiguous:
-        return np.asarray(y) if isinstance(y, np.generic) else y  # a scalar would be a number to the next kernel
+        return np.asarray(y) if isinstance(y, np.generic) else y  # the next kernel would take a scalar for a number
     return y if any(type(x) is np.ndarray and np.may_share_memory(x, y) for x in args) else copy(y)
-
-
-def by_rule(name, launch, numpy):
-    """A primitive of a runner, launched or as NumPy computes it."""
-    rule = launch.rule
-    if rule is HOST:
-        return launch
-    if rule is VIEW:
-        return staticmethod(numpy)
-    launches, from_size = rule in (EXACT, KERNEL), 0 if rule is KERNEL else MANY
-
-    def captured(self, *args, **kwargs):
-        refuse_half(name, args)
-        y = launch(self, *args, **kwargs)
-        return y if launches and has_floats(args) else compacted(y, (*args, *kwargs.values()), self.copy)
-
-    @functools.wraps(launch)
-    def primitive(self, *args, **kwargs):
-        if thread.recorder is not None:
-            return thread.recorder.primitive(name, captured, self, args, kwargs)
-        if launches and self.pays(from_size, args):
-            return launch(self, *args, **kwargs)
-        y = numpy(*args, **kwargs) if rule is COPY else call_quietly(numpy, args, kwargs)
-        return y if type(y) is np.ndarray and y.flags.c_contiguous else compacted(y, (*args, *kwargs.values()))
-
-    return primitive

@@ -1,7 +1,6 @@
 """The primitives in plain NumPy. They define what a backend is: each once, with its shapes and its meaning.
 
-`launch/` has the same as launches of kernels; both have a file for each family. Native and Cuda cannot be imported if
-one is missing there.
+`launch/` has the same as launches of kernels; both have a file for each family, and a test compares their names.
 
 Arrays are np.ndarray or cupy.ndarray. A primitive returns a new array. Exceptions are views, and names that end in an
 underscore, which change their arguments. The functions that users call have checked all arguments. A sum of float16 or

@@ -18,8 +18,7 @@ from .. import devices
 from ..kernels import C_TYPES, entry_points, signature
 from ..launch import Launched
 from ..launch.launcher import SHARED, below, spanned
-from ..launch.rules import HOST, VIEW, followed
-from ..numpy import NAMES
+from ..launch.rules import capturable
 from . import nvrtc
 from .checks import NONE_WRONG, Lookup, checked_indices
 
@@ -160,15 +159,17 @@ class Cuda(Launched):
     def fresh(self, shape, dtype):
         return self.array_type(shape, dtype)
 
-    def zeros(self, shape, dtype):
-        return self._cupy.zeros(shape, dtype)  # a memset
+    def _zeros(self, shape, dtype):
+        return self._cupy.zeros(shape, dtype)
+
+    zeros = capturable("zeros", _zeros, Launched.zeros)  # a memset; a captured step launches a kernel instead
 
     def from_numpy(self, x):
         """A copy on the GPU, through page-locked memory of CuPy's and without waiting: x may change at once."""
         return self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
 
-    # A step uploads it once, and not at each call.
-    arange = followed("arange", Launched.arange, lambda self, *args: self.copy(Launched.arange(self, *args)))
+    # A captured step uploads the numbers once, and copies them at each call.
+    arange = capturable("arange", Launched.arange, lambda self, *args: self.copy(Launched.arange(self, *args)))
 
     def to_numpy(self, x):
         """A copy in the CPU's memory. This waits for all that was queued before."""
@@ -235,7 +236,7 @@ class Cuda(Launched):
         self.look_later((function, user_line(), found))
         return checked_indices(self, index, n, wraps, ignored, found)
 
-    checked = followed("check", _checked_now, _checked_later)
+    checked = capturable("check", _checked_now, _checked_later)
 
     @functools.cached_property
     def stopped(self):
@@ -296,11 +297,6 @@ class Cuda(Launched):
     def _dense(self, x):
         """Does x have each element of the memory that it spans, once?"""
         return x.size > 0 and spanned(x) == x.nbytes and self.is_writeable(x)
-
-
-for _name in NAMES:
-    if getattr(Launched, _name).rule not in (HOST, VIEW):
-        setattr(Cuda, _name, followed(_name, getattr(Cuda, _name), getattr(Launched, _name)))
 
 
 @functools.lru_cache(4096)

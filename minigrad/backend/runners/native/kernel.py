@@ -28,10 +28,13 @@ def kernels(text, library):
     return {name: Kernel(name, text, getattr(library, f"run_{name}")) for name in entry_points(text)}
 
 
+from_buffer, addressof = ctypes.c_char.from_buffer, ctypes.addressof
+
+
 def address(x):
-    """Where an array's first element lies in memory."""
+    """The address of an array's first element."""
     try:
-        return ctypes.addressof(ctypes.c_char.from_buffer(x))  # a quarter of the 2 µs that x.ctypes.data takes
+        return addressof(from_buffer(x))  # a quarter of the 2 µs that x.ctypes.data takes
     except (TypeError, ValueError):  # read-only, empty or not in one piece
         return x.ctypes.data
 
@@ -43,7 +46,7 @@ def packed_grid(grid):
 
 
 class Kernel:
-    """One entry point, called as function(packed_grid(grid), pack(args)).
+    """One compiled entry point, called as function(packed_grid(grid), pack(args)).
 
     Arguments are arrays, None for a null pointer, numbers, and bytes for structs, of the declared types."""
 
@@ -53,16 +56,20 @@ class Kernel:
         function.argtypes, function.restype = (ctypes.c_char_p, ctypes.c_char_p), None
         self.function = function
         self.pointers = [i for i, kind in enumerate(self.kinds) if kind == "*"]
+        self.takes_structs = any(p.kind == "*" and f"struct {p.of} {{" in text for p in self.parameters)
         self.words = [sizes.get(kind, 8) // 8 for kind in self.kinds]  # words of 8 bytes that each argument takes
         self._pack = struct.Struct("=" + "".join(FORMATS.get(kind) or f"{sizes[kind]}s" for kind in self.kinds)).pack
 
     def pack(self, args):
-        """The arguments, as `launch` of native.h reads them. Raises TypeError for others."""
+        """The arguments as bytes, as `launch` of native.h reads them. Raises TypeError for arguments of other types."""
         values = list(args)
         try:
             for i in self.pointers:
                 x = values[i]
-                values[i] = 0 if x is None else address(x)
+                try:
+                    values[i] = 0 if x is None else addressof(from_buffer(x))  # address(), without a call
+                except (TypeError, ValueError):
+                    values[i] = x.ctypes.data
             return self._pack(*values)
         except (struct.error, TypeError, IndexError, AttributeError) as error:
             raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None

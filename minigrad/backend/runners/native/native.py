@@ -13,9 +13,8 @@ import numpy as np
 
 from ....base.locks import loading
 from ...launch import Launched
-from ...launch.rules import MANY, by_rule
+from ...launch.rules import MANY
 from ...launch.source import source
-from ...numpy import NAMES, Numpy
 from ..compiler import Source, load, load_all
 from .attention import CpuAttention
 from .kernel import Replay, address, exports, kernels, packed_grid
@@ -74,7 +73,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     pointer = address = staticmethod(address)
 
     def spread(self, n):
-        return max(1, min(2 * self.threads, n // SHARE)), 1
+        return (1, 1) if n < 2 * SHARE else (min(2 * self.threads, n // SHARE), 1)
 
     def sums_of(self, n):
         return max(1, min(256, n // (4 * SHARE)))
@@ -82,9 +81,15 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     def rows(self, rows, n, each=4):
         return rows, 1
 
+    def launch_rows(self, rows, n, file, entry, dtype, *args):
+        """Run an entry point built on rows.cuh over `rows` rows of n elements: a block of one thread for each."""
+        if rows:
+            self._run(file, entry, dtype, (rows,), (1,), 0, args)
+
     def _start(self, file, entry, dtype, grid, block, shared, args):
         kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
-        args = self.with_tables(args)  # packed tables live until the kernel has run
+        if kernel.takes_structs:
+            args = self.with_tables(args)  # the packed structs live until the kernel has run
         kernel.function(packed_grid(grid), kernel.pack(args))
 
     def kernel(self, *key):
@@ -124,7 +129,8 @@ class Native(NativeKernels):
 
     any_size: kernels for small arrays too, where there is a kernel at all."""
 
-    warns = False  # kernels do not, and what NumPy does is silenced below
+    may_use_numpy = True
+    warns = False  # kernels do not warn, and the rules silence NumPy
 
     def __init__(self, any_size=False):
         super().__init__()
@@ -134,9 +140,9 @@ class Native(NativeKernels):
     def _together(self, file, dtype):
         return TRAINING if dtype in self.large and file in TRAINING else [file]
 
-    def pays(self, from_size, args):
-        """Should a kernel compute this call? Yes if its largest array of floats has from_size elements or more, or an
-        array is not compact; no if there are floats of other dtypes than float32 and float64."""
+    def kernel_pays(self, smallest, args):
+        """True if a kernel should compute a primitive of these arguments: the largest array of floats has `smallest`
+        elements or more, or an array is not compact. False if there are floats other than float32 and float64."""
         largest, dtype = -1, None  # only arrays of floats count
         compact = True
         for x in args:
@@ -161,8 +167,4 @@ class Native(NativeKernels):
                 largest = max(largest, 0)
         if largest >= MANY:
             self.large.add(dtype)
-        return largest >= (0 if self.any_size or not compact else from_size)
-
-
-for _name in NAMES:
-    setattr(Native, _name, by_rule(_name, getattr(Launched, _name), getattr(Numpy(), _name)))
+        return largest >= (0 if self.any_size or not compact else smallest)
