@@ -42,7 +42,7 @@ class Storage:
         that raised, and wrote nothing."""
         self.version += times
         if thread.recorder is not None:
-            thread.recorder.changed(self, times)
+            thread.recorder.storage_changed(self, times)
 
 
 class Handle:
@@ -73,19 +73,19 @@ class Node:
         """Call hook(gradient) in every backward walk, once the whole gradient of this value is known.
 
         hook may return a replacement, or None. Hooks run in the order in which they were added."""
-        self._looked_into()
+        self._observed()
         if self.hooks is None:
             self.hooks = {}
         return Handle(self.hooks, hook)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this value in `grad`, although it is not a leaf."""
-        self._looked_into()
+        self._observed()
         self.retain = True
 
-    def _looked_into(self) -> None:
+    def _observed(self) -> None:
         if thread.recorder is not None:
-            thread.recorder.looked_into(self)
+            thread.recorder.node_observed(self)
 
     def accumulate(self, g: Any, own: Callable[[Any], Any] | None = None) -> None:
         """Add g to .grad, safely while other threads do.

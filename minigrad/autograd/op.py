@@ -195,8 +195,8 @@ class Op:
     def apply(cls, *inputs: Any, **params: Any) -> Any:
         """Run the op on Tensors; record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
         recorder = thread.recorder
-        if recorder is not None and recorder.entry is None:
-            return recorder.apply(cls, inputs, params)
+        if recorder is not None and recorder.capturing is None:
+            return recorder.apply_op(cls, inputs, params)
         op = _new(cls)
         op.params = params
         for name, value in params.items():

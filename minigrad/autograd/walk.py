@@ -128,7 +128,7 @@ def backward(
     contribution to each input (None: nothing). No .grad changes, no hook, watch or search for NaN runs, and the graph
     is kept."""
     recorder = thread.recorder
-    walk: Callable[..., Any] = walked if recorder is None or recorder.entry is not None else recorder.walk
+    walk: Callable[..., Any] = walked if recorder is None or recorder.capturing is not None else recorder.backward
     return walk(roots, cotangents, inputs, retain_graph, create_graph, inspect)
 
 

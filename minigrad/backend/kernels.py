@@ -175,9 +175,9 @@ def signature(name, text):
     return parameters, kinds, {kind: Struct("", kind, text).size for kind in structs}
 
 
-class Structs(NamedTuple):
-    """An array of structs, as an argument of a launch: a Struct and its rows, {field: value}, whose pointers are arrays
-    or None. It is packed when its launch is about to run."""
+class StructArray(NamedTuple):
+    """An array of structs, as an argument of a launch: a Struct, and rows of {field: value}. A pointer is an array or
+    None. It is packed when its launch is about to run."""
 
     struct: Struct
     rows: list

@@ -1,9 +1,10 @@
-"""The captured step that a thread runs, which other packages ask for what would otherwise be computed."""
+"""The captured step that a thread runs. The engine, Tensors and backends tell it what they would otherwise compute."""
 
 import os
 import sys
 import threading
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -12,23 +13,98 @@ class CaptureError(RuntimeError):
     """A step does something that cannot be captured; the message says what, and where."""
 
 
+class Recorder(Protocol):
+    """What the engine, Tensors and backends call in a captured step. replay/call.py has the class that does it.
+
+    Tensors, nodes, storages and arrays are `Any` here, since their classes belong to packages above this one."""
+
+    capturing: Any
+    """The trace entry that is being captured, or None. While it is not None, ops and primitives run as usual, and their
+    kernel launches are added to it."""
+
+    # The engine calls:
+
+    def apply_op(self, op: type, inputs: Sequence[Any], params: dict[str, Any]) -> Any:
+        """The outputs of an op: Op.apply."""
+        ...
+
+    def backward(
+        self,
+        roots: Sequence[Any],
+        cotangents: Sequence[Any],
+        inputs: Sequence[Any] | None,
+        retain_graph: bool | None,
+        create_graph: bool,
+        inspect: Callable[..., object] | None,
+    ) -> Any:
+        """A backward walk: autograd.walk.backward."""
+        ...
+
+    def node_observed(self, node: Any) -> None:
+        """A hook was added to a node, or its gradient is to be kept."""
+        ...
+
+    def storage_changed(self, storage: Any, times: int) -> None:
+        """The version of a storage was just raised by `times`, since its memory is about to change in place."""
+        ...
+
+    # Tensors call:
+
+    def tensor_created(self, x: Any) -> None:
+        """A Tensor was made, or got other memory."""
+        ...
+
+    def read_values(self, x: Any) -> Any:
+        """The values of a Tensor as a NumPy array, after everything that the step has done so far."""
+        ...
+
+    # Backends call:
+
+    def primitive(self, name: str, function: Callable[..., Any], backend: Any, args: Any, kwargs: Any) -> Any:
+        """The result of a primitive, which function(backend, *args, **kwargs) would compute by kernels."""
+        ...
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        """A captured array, which gets memory when the step is replayed."""
+        ...
+
+    def launch(self, file: str, entry: str, dtype: Any, grid: Any, block: Any, shared: int, args: Any) -> None:
+        """Capture a kernel launch."""
+        ...
+
+    def parameter_buffer(self, values: Callable[[], Any], shape: tuple[int, ...], dtype: Any) -> Any:
+        """A small array for kernels that is filled with values() before each replay."""
+        ...
+
+    def random_stream(self, draw: Any) -> Any:
+        """The kernel arguments that say where the random words of a Draw begin: see Launcher.random_stream."""
+        ...
+
+    def defer_check(self, check: Any) -> None:
+        """Look at the result of a check of indices after each replay: see runners/checks.py."""
+        ...
+
+    # uncaptured() calls:
+
+    def run_pending(self) -> None:
+        """Compute everything that the step has done so far."""
+        ...
+
+
 class _Thread(threading.local):
     def __init__(self) -> None:  # once for each thread
-        self.recorder: Any = None
-        """The captured step that this thread runs: a Follower of replay/, whose methods say what each is asked by.
-        The engine calls apply, walk, changed and looked_into; Tensors note and read; backends primitive, empty,
-        launch, cells, stream and look_later. Its `entry` is not None while an op is captured."""
+        self.recorder: Recorder | None = None  # the captured step that this thread runs
 
 
 thread = _Thread()
 
 
 class uncaptured:
-    """What runs inside is not part of a captured step: it happens now, and only once, such as making an optimizer's
-    buffers.
+    """A block that is not part of a captured step: it runs now, and only in this call, for example to make an
+    optimizer's buffers.
 
-    after: run what the step has done so far first. (Not a generator: that could be closed late after an interrupt, and
-    restore the step when it is over.)"""
+    after: compute first what the step has done so far. (This is no generator: an interrupt could close a generator
+    late, and it would restore the step after its end.)"""
 
     def __init__(self, after: bool = True) -> None:
         self.after = after
@@ -36,7 +112,7 @@ class uncaptured:
     def __enter__(self) -> None:
         self.recorder = thread.recorder
         if self.recorder is not None and self.after:
-            self.recorder.flush()
+            self.recorder.run_pending()
         thread.recorder = None
 
     def __exit__(self, *exc: object) -> None:
@@ -44,30 +120,32 @@ class uncaptured:
 
 
 def refuse(what: str) -> None:
-    """Raise CaptureError in a captured step: `what` cannot be done there."""
+    """Raise CaptureError in a captured step: `what` cannot be captured."""
     if thread.recorder is not None:
         raise CaptureError(f"{what} cannot be captured ({user_line()})")
 
 
 def refuse_within(what: str) -> None:
-    """Raise CaptureError while an op is captured: its work on the host would not be repeated at later calls."""
-    if thread.recorder is not None and thread.recorder.entry is not None:
+    """Raise CaptureError while an op is captured: work on the host would not be repeated at later calls."""
+    if thread.recorder is not None and thread.recorder.capturing is not None:
         refuse(what)
 
 
-class _Inside(dict[str, bool]):
+class _IsOurs(dict[str, bool]):
+    """{filename: True for a file of minigrad}, filled when asked."""
+
     def __missing__(self, filename: str) -> bool:
         self[filename] = filename.startswith(PACKAGE)
         return self[filename]
 
 
-_inside = _Inside()  # is this file minigrad's?
+_is_ours = _IsOurs()
 
 
 def user_place() -> tuple[str, int]:
-    """('file.py', 12) of the innermost caller outside minigrad. Cheap enough to be called for every recorded op."""
+    """('file.py', 12) of the innermost caller outside minigrad. Fast enough to be called for every recorded op."""
     frame = sys._getframe(2)
-    while _inside[frame.f_code.co_filename] and frame.f_back is not None:
+    while _is_ours[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 

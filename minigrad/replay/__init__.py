@@ -1,1 +1,1 @@
-"""`mg.capture`: a step whose Python runs at every call, and whose arithmetic is captured and run in one piece."""
+"""`mg.capture`: a step whose Python runs at every call, and whose arithmetic is captured and replayed in one piece."""

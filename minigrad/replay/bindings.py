@@ -1,131 +1,145 @@
-"""Which captured objects stand for which from outside, in one call of a captured step.
-
-An array, storage or leaf node from outside is bound to a captured one at its first use in the call. What follows is the
-same step only if each captured object goes on to stand for the same one."""
+"""Which captured objects stand for which objects from outside, in one call of a captured step."""
 
 from typing import Any
 
 from ..autograd import Node, Storage
-from ..backend.launch.launcher import below, spanned
+from ..backend.launch.launcher import bytes_below, bytes_spanned
 from ..base.recording import CaptureError, user_line
-from .entries import GONE, Slot, shift, spec, tensor_around
-from .memory import Memory
+from .guards import array_guard, misalignment
+from .programs import CallMemory
+from .trace import FINISHED, Placeholder, tensor_around
 
 
 class Bindings:
-    """The part of a Follower that binds."""
+    """The part of a CapturedCall that binds.
 
-    _meet: Any  # the Follower's
+    An array, a storage or a leaf node from outside is bound to a captured one when the call first uses it. What follows
+    is the captured step only if each captured object goes on to stand for the same one."""
+
+    _choose_backend: Any  # the CapturedCall's
 
     def __init__(self, tree):
-        self.tree, self.on, self.space, self.memory = tree, tree.on, tree.space, Memory(tree.on)
-        self.bound: dict = {}  # {id of an array from outside: (it, the captured one)}
-        self.captured: dict = {}  # {storage or node from outside: the captured one}
-        self.given: dict = {}  # the other way round
+        self.tree, self.backend, self.space = tree, tree.backend, tree.space
+        self.memory = CallMemory(tree.backend)
+        self.bound_arrays: dict = {}  # {id of an array from outside: (it, the captured one)}
+        self.captured_for: dict = {}  # {storage or node from outside: the captured one}
+        self.outside_for: dict = {}  # the other way round
         self.journal: list = []  # (dict, key) of what was added to these three, to be undone
 
     # -- is it the same?
 
-    def _same_node(self, given, known):
-        if given is None or known is None or given is known:
-            return given is known
-        return given.op is known.op and known.op in (None, GONE) and self._alike(given, known)
+    def _is_same_node(self, node, captured):
+        """True if `node`, of this call, is the captured node, or can be bound to it."""
+        if node is None or captured is None or node is captured:
+            return node is captured
+        return node.op is captured.op and captured.op in (None, FINISHED) and self._is_bound(node, captured)
 
-    def _alike(self, given, known):
-        """Is a storage or a node the captured one? If neither has a partner yet in this call, they become partners."""
-        if given is known:
+    def _is_bound(self, given, captured):
+        """True if a storage or a node is, or stands for, the captured one. It is bound if neither is bound yet."""
+        if given is captured:
             return True
-        if self.captured.get(given, known) is not known or self.given.get(known, given) is not given:
+        if self.captured_for.get(given, captured) is not captured:
             return False
-        if given not in self.captured:
-            self.captured[given], self.given[known] = known, given
-            self.journal += (self.captured, given), (self.given, known)
+        if self.outside_for.get(captured, given) is not given:
+            return False
+        if given not in self.captured_for:
+            self.captured_for[given], self.outside_for[captured] = captured, given
+            self.journal += (self.captured_for, given), (self.outside_for, captured)
         return True
 
-    def _same_array(self, e, x, array, tensor=None):
-        """Is x the captured array? tensor: the Tensor it belongs to, if known."""
-        if tensor is not None and tensor.storage.backend is not self.on:
+    def _is_same_array(self, e, x, captured, tensor=None):
+        """True if the array x is the captured one, or can be bound to it at the entry e. tensor: the Tensor around x,
+        if known."""
+        if tensor is not None and tensor.storage.backend is not self.backend:
             return False
-        known = self._known(x)
+        known = self._captured_array(x)
         if known is not None:
-            return known is array
-        slot = e.slots.get(id(array))
-        if slot is None:  # perhaps a view of captured memory, which is made anew at each call
+            return known is captured
+        placeholder = e.placeholders.get(id(captured))
+        if placeholder is None:  # perhaps a view of captured memory, which Python makes anew at each call
             place = self.space.place(x)
-            return place is not None and place == self.space.place(array) and spec(x, self.on) == spec(array, self.on)
-        if slot.last is not x and (spec(x, self.on) != slot.spec or self.space.place(x) is not None):
-            return False
-        self._bind(x, slot)
-        return True
+            if place is None or place != self.space.place(captured):
+                return False
+            return array_guard(x, self.backend) == array_guard(captured, self.backend)
+        fits = placeholder.bound is x or (
+            array_guard(x, self.backend) == placeholder.guard and self.space.place(x) is None
+        )
+        if fits:
+            self._bind(x, placeholder)
+        return fits
 
-    def _known(self, x):
-        """The captured array for x, if x has been bound already."""
-        return self.bound.get(id(x), (x, None))[1]
+    def _captured_array(self, x):
+        """The captured array that x is bound to, or None."""
+        return self.bound_arrays.get(id(x), (x, None))[1]
 
-    def _bind(self, x, slot):
-        self.bound[id(x)] = x, slot.array
-        self.journal.append((self.bound, id(x)))
-        if slot.allocation is None:
+    def _bind(self, x, placeholder):
+        self.bound_arrays[id(x)] = x, placeholder.array
+        self.journal.append((self.bound_arrays, id(x)))
+        if placeholder.allocation is None:
             return
-        if slot.last is not x:
-            slot.last, slot.address = x, self.on.address(x) + below(x)
-        self.memory.put(slot.allocation, x, slot.address)
+        if placeholder.bound is not x:
+            placeholder.bound, placeholder.address = x, self.backend.address(x) + bytes_below(x)
+        self.memory.put(placeholder.allocation, x, placeholder.address)
 
     def _undo(self, mark):
+        """Take back what was bound since the journal had the length `mark`."""
         while len(self.journal) > mark:
-            known, key = self.journal.pop()
-            del known[key]
+            bound, key = self.journal.pop()
+            del bound[key]
 
-    # -- what stands for it
+    # -- what stands for it, at an entry that is being captured
 
-    def _proxy(self, e, x):
+    def _captured_tensor(self, e, x):
         """The captured Tensor for x."""
-        self._meet(x.storage.backend)
-        array, node, storage = self._array(e, x.array), x.node, x.storage
+        self._choose_backend(x.storage.backend)
+        array, node, storage = self._array_for(e, x.array), x.node, x.storage
         if storage not in self.tree.storages:
-            known = self.captured.get(storage)
-            if known is None:
-                known = Storage(self.on)
-                self.tree.storages.add(known)
-                self._alike(storage, known)
-            storage = known
-        if node is not None and node.op not in self.tree.ops and node not in self.given:
-            known = self.captured.get(node)
-            if known is None:
-                if node.op is not None and node.op is not GONE:
+            captured = self.captured_for.get(storage)
+            if captured is None:
+                captured = Storage(self.backend)
+                self.tree.storages.add(captured)
+                self._is_bound(storage, captured)
+            storage = captured
+        if node is not None and node.op not in self.tree.ops and node not in self.outside_for:
+            captured = self.captured_for.get(node)
+            if captured is None:
+                if node.op is not None and node.op is not FINISHED:
                     raise CaptureError(f"a Tensor of a graph older than the captured step: detach() it ({user_line()})")
-                known = Node(node.op, 0, node.shape, node.dtype, node.device)
-                self._alike(node, known)
-            node = known
+                captured = Node(node.op, 0, node.shape, node.dtype, node.device)
+                self._is_bound(node, captured)
+            node = captured
         return tensor_around(array, node, storage)
 
-    def _array(self, e, x):
-        """The captured array for x."""
-        known = self._known(x)
+    def _array_for(self, e, x):
+        """The captured array for x: a new placeholder, if x is from outside and not bound yet."""
+        known = self._captured_array(x)
         if known is not None or self.space.place(x) is not None:
             return x if known is None else known
-        on, before, writeable = self.on, -below(x), getattr(x.flags, "writeable", True)
-        begins = (shift(x, on) - before) % on.alignment
-        array = self.space.array(x.shape, x.dtype, x.strides, before, spanned(x), writeable, begins)
+        backend, first, writeable = self.backend, -bytes_below(x), getattr(x.flags, "writeable", True)
+        begins = (misalignment(x, backend) - first) % backend.alignment
+        array = self.space.array(x.shape, x.dtype, x.strides, first, bytes_spanned(x), writeable, begins)
         place = self.space.place(array)
-        slot = e.slots[id(array)] = Slot(array, place and place[0], spec(x, on))
-        self.tree.outside.add(slot.allocation)
-        self._bind(x, slot)
+        placeholder = Placeholder(array, place and place[0], array_guard(x, backend))
+        e.placeholders[id(array)] = placeholder
+        self.tree.outside.add(placeholder.allocation)
+        self._bind(x, placeholder)
         return array
 
     # -- arrays that share memory
 
-    def _entangled(self, arrays):
-        """Do two of these arrays share memory, as views made before the call may, while their captured ones do not?"""
+    def _alias_outside(self, arrays):
+        """True if two of these arrays share memory, as views made before the call may, and their captured ones do not:
+        the memory plan would not know that a launch on one depends on a launch on the other."""
         found: list = []  # (array in memory, the captured one)
         for x in arrays:
             place = self.space.place(x)
             if place is None:
-                found.append((x, self.bound.get(id(x), (x, None))[1]))
+                found.append((x, self._captured_array(x)))
             elif place[0] in self.tree.outside:
                 found.append((self.memory.array(place, x), x))
+        overlap = self.backend.overlap
         return any(
-            a is not b and self.on.overlap(a, b) and (x is None or y is None or not self.on.overlap(x, y))
+            a is not b and overlap(a, b) and (x is None or y is None or not overlap(x, y))
             for i, (a, x) in enumerate(found)
             for b, y in found[:i]
         )

@@ -1,10 +1,10 @@
-"""capture: a step whose Python runs at every call, and whose arithmetic is captured and run in one piece.
+"""mg.capture: a step whose Python runs at every call, and whose arithmetic is captured and replayed in one piece.
 
     step = mg.capture(train_step)        # any function
     for x, y in batches:
         loss = step(x, y)
 
-See follower.py for how.
+call.py says how a call is captured and compared.
 """
 
 import functools
@@ -22,8 +22,9 @@ from ..autograd.modes import unwind
 from ..backend.philox import Draw
 from ..base.recording import thread
 from ..tensor import Tensor
-from .entries import Tree, spec, tensor_around
-from .follower import Follower
+from .call import CapturedCall
+from .guards import array_guard
+from .trace import TraceTree, tensor_around
 
 __all__ = ["Captured", "capture"]
 
@@ -32,18 +33,19 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 
 log = logging.getLogger("minigrad")
-MOST = 32  # consecutive calls that do something new, before the function runs uncaptured
-ENTRIES = 20_000  # a tree with more is dropped and made anew
+MOST_NEW = 32  # consecutive calls that do something new, before the function runs uncaptured
+MOST_ENTRIES = 20_000  # a trace tree with more is dropped and made anew
 
 
 def capture(function: Callable[P, R]) -> "Captured[P, R]":
-    """function, with its arithmetic captured once and then run in one piece: the same bits in less time.
+    """Return a function that does what `function` does, with its arithmetic captured once and then replayed in one
+    piece: the same bits in less time.
 
-    Its Python runs at every call, so whatever it reads or does (attributes, lists, iterators, random numbers, prints,
-    rates) happens at every call. The inside of ops, backward() and kernels does not run again: each is compared
-    with the one captured at this point, and computed later, together with all others. A new op, shape, number or path
-    through the function is captured when it occurs, as another branch. A value that is read in between (item(),
-    numpy(), `if loss > 3`) is computed when it is read.
+    The Python of the function runs at every call, so whatever it reads or does (attributes, lists, iterators, random
+    numbers, prints, learning rates) happens at every call. The insides of ops, backward() and kernels do not run again:
+    each op is compared with the one captured at this point, and computed later, together with all others. A new op,
+    shape, number or path through the function is captured when it occurs, as another branch. A value that is read in
+    between (item(), numpy(), `if loss > 3`) is computed when it is read.
 
     function may take and return anything, change anything in place, and keep Tensors; it may run several models,
     backward passes and optimizers. It runs uncaptured where kernels cannot run (the numpy backend), under
@@ -62,8 +64,8 @@ def capture(function: Callable[P, R]) -> "Captured[P, R]":
 
 
 class Captured(Generic[P, R]):
-    """A function whose calls are captured. `function` is the function itself; `calls` counts how many calls did
-    what earlier ones had done, something new ("recorded"), or ran uncaptured.
+    """A function whose calls are captured. `function` is the function itself. `calls` counts the calls: "followed" did
+    what an earlier call had done, "recorded" did something new, and "eager" ran uncaptured.
 
     Calls from several threads wait for each other."""
 
@@ -74,7 +76,7 @@ class Captured(Generic[P, R]):
         self.function = function
         self.calls = {"followed": 0, "recorded": 0, "eager": 0}
         self._trees: dict = {}
-        self._missed = 0  # calls in a row that did something new
+        self._new_in_a_row = 0  # calls that did something new, since the last that did not
         self._lock = threading.RLock()
         functools.update_wrapper(self, function, updated=())
         Captured._all.add(self)
@@ -95,90 +97,96 @@ class Captured(Generic[P, R]):
         return self._call(args, {}, repeats=True)
 
     def _call(self, args, kwargs, repeats=False):
-        if thread.recorder is not None:  # it is part of a step that is being captured
+        if thread.recorder is not None:  # this call is a part of another captured step
             return self.function(*args, **kwargs), None
         with self._lock:
             on = backend.get(next((str(x.device) for x in _tensors((args, kwargs))), "cpu"))
-            if mode.anomaly or mode.watch is not None or not on.captures or self._missed > MOST:
+            if mode.anomaly or mode.watch is not None or not on.captures or self._new_in_a_row > MOST_NEW:
                 self.calls["eager"] += 1
                 return self.function(*args, **kwargs), None
-            on.raise_found()
-            follower, repeat, depth = Follower(self._tree(on), self._tree), None, len(mode.before)
+            on.raise_index_errors()
+            call, repeat, depth = CapturedCall(self._tree(on), self._tree), None, len(mode.before)
             try:
-                thread.recorder = follower
+                thread.recorder = call
                 result = self.function(*args, **kwargs)
-                if repeats and not (follower.is_new or follower.programs or follower.eager_ops):
-                    follower.settle()
-                    repeat = Repeat(follower, args, result)
+                if repeats and not (call.has_captured or call.programs or call.eager_ops):
+                    call.prepare_end()
+                    repeat = Repeat(call, args, result)
                 return result, repeat
             finally:  # after an error too: what came before it is computed, as without capture
                 interrupt = None
-                while True:  # an interrupt comes afterwards
+                while True:  # an interrupt is raised when everything is computed
                     try:
                         thread.recorder = None
                         unwind(depth)
-                        follower.finish()
+                        call.finish()
                         break
                     except KeyboardInterrupt as error:
                         interrupt = error
                     except BaseException:
-                        follower.abandon()
+                        call.abandon()
                         raise
-                self._count(follower.is_new)
+                self._count(call.has_captured)
                 if interrupt is not None:
                     raise interrupt
 
     def _tree(self, on):
-        found = self._trees.get((on, on.precision))
-        if found is None or found.entries > ENTRIES:
-            found = self._trees[on, on.precision] = Tree(on)
-        return found
+        tree = self._trees.get((on, on.precision))
+        if tree is None or tree.size > MOST_ENTRIES:
+            tree = self._trees[on, on.precision] = TraceTree(on)
+        return tree
 
-    def _count(self, missed):
-        self.calls["recorded" if missed else "followed"] += 1
-        self._missed = self._missed + 1 if missed else 0
-        if self._missed > MOST:
+    def _count(self, is_new):
+        self.calls["recorded" if is_new else "followed"] += 1
+        self._new_in_a_row = self._new_in_a_row + 1 if is_new else 0
+        if self._new_in_a_row > MOST_NEW:
             self._trees.clear()
             name = getattr(self.function, "__qualname__", self.function)
             log.warning(
-                "minigrad: capture of %s: each of %d calls did something new; it runs as it is from now on", name, MOST
-            )
+                "minigrad: capture of %s: each of %d calls did something new; from now on it runs uncaptured",
+                name, MOST_NEW,
+            )  # fmt: skip
 
     @classmethod
     def _after_fork(cls):
-        """In a forked child, holders of locks are gone, and a GPU's graphs can be neither run nor freed."""
+        """In a forked child, nobody would release the locks of other threads, and the GPU's graphs can be neither run
+        nor freed."""
         for captured in cls._all:
             captured._lock = threading.RLock()
             cls._inherited += captured._trees.values()
 
 
 class Repeat:
-    """Repeats what a call did on other arguments, without its Python, for a loop in which nothing else changes.
+    """Repeats a call on other arguments, without its Python, for a loop in which nothing else changes.
 
-    It draws random numbers as often, and returns Tensors as the call did."""
+    It draws as many random numbers as the call, and returns Tensors as the call did."""
 
     def __init__(self, call, args, results):
-        """call: not finished yet. args: its arguments, Tensors and None. results: a tuple of Tensors."""
-        self._on, self._program, self._path, self._memory = call.on, call.pending, call.path, call.memory
-        self._outs = [(call.space.place(y.array), y.array) for y in results]
-        places = [None if x is None else call.space.place(call.bound[id(x.array)][1]) for x in args]
-        self._slots = [None if place is None else (place[0], spec(x.array, call.on)) for place, x in zip(places, args)]
+        """call: a CapturedCall that is about to finish. args: its arguments, Tensors and None. results: a tuple of
+        Tensors."""
+        self._backend, self._memory = call.backend, call.memory
+        self._program, self._entries = call.program, call.pending
+        self._results = [(call.space.place(y.array), y.array) for y in results]
+        self._arguments: list = []  # (Allocation, array_guard()) of each, or None
+        for x in args:
+            place = None if x is None else call.space.place(call.bound_arrays[id(x.array)][1])
+            self._arguments.append(None if place is None else (place[0], array_guard(x.array, call.backend)))
 
     def __call__(self, *args):
         """Raises ValueError for arguments of another kind."""
-        on = self._on
-        for slot, x in zip(self._slots, args, strict=True):
-            if (x is None) != (slot is None) or (slot is not None and spec(x.array, on) != slot[1]):
+        on = self._backend
+        for known, x in zip(self._arguments, args, strict=True):
+            if (x is None) != (known is None) or (known is not None and array_guard(x.array, on) != known[1]):
                 raise ValueError("a call of a captured step can be repeated on arguments like its own only")
-            if slot is not None:
-                self._memory.put(slot[0], x.array)
-        for e in self._path:
-            for late in e.late:
-                late.value = late.value.again() if type(late.value) is Draw else late.value
-            for cell, _, values in e.refreshes:
-                cell[...] = values()
+            if known is not None:
+                self._memory.put(known[0], x.array)
+        for e in self._entries:
+            for known in e.per_call_values:
+                known.value = known.value.again() if type(known.value) is Draw else known.value
+            for host, _, values in e.updates:
+                host[...] = values()
         self._program.run(self._memory, [])
-        return tuple([tensor_around(self._memory.array(place, y), None, Storage(on)) for place, y in self._outs])
+        return tuple([tensor_around(self._memory.array(place, y), None, Storage(on)) for place, y in self._results])
 
 
 if hasattr(os, "register_at_fork"):

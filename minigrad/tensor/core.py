@@ -160,7 +160,7 @@ class Gradients(Attributes):
         """Have the memory of another tensor."""
         self.array, self.storage = source.array, source.storage
         if thread.recorder is not None:
-            thread.recorder.note(self)
+            thread.recorder.tensor_created(self)
 
 
 def _reflected(function: Any) -> Callable[[V, Operand], V]:
@@ -182,13 +182,13 @@ class Tensor(Gradients, InPlace, Interop):
         x = object.__new__(Tensor)
         x.array, x.storage, x.node = array, storage, node
         if thread.recorder is not None:
-            thread.recorder.note(x)
+            thread.recorder.tensor_created(x)
         return x
 
     def _host(self) -> Any:
         """The values, on a CPU in the tensor's own memory: to be read at once, and not handed out."""
         if thread.recorder is not None:
-            return thread.recorder.read(self)
+            return thread.recorder.read_values(self)
         return self.storage.backend.to_numpy(self.array)
 
     def __dir__(self) -> list[str]:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from minigrad.backend.kernels import C_TYPES, ENTRY, Struct, Structs, constants, signature, types
+from minigrad.backend.kernels import C_TYPES, ENTRY, Struct, StructArray, constants, signature, types
 from minigrad.backend.launch.launcher import Launcher, is_writeable
 
 DTYPES = {c: np.dtype(name) for name, c in C_TYPES.items()}
@@ -153,7 +153,7 @@ class Contract:
             known["operand"] = operands[x.within] = operands.get(x.within, -1) + (given[x.name] is not None)
             self._fits(x, given[x.name], known)
         for name, (count, fields) in self.tables.items():
-            if type(given[name]) is not Structs or len(given[name].rows) != known[count]:
+            if type(given[name]) is not StructArray or len(given[name].rows) != known[count]:
                 self._refuse(f"{name} must be a table of {count} = {known[count]} rows")
             for row in given[name].rows:
                 for field, x in fields.items():

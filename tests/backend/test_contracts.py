@@ -5,13 +5,13 @@ import pytest
 
 import minigrad as mg
 from minigrad import backend
-from minigrad.backend.kernels import Structs, entry_points, find_kernels
+from minigrad.backend.kernels import StructArray, entry_points, find_kernels
 from minigrad.backend.launch.reduce import SUMMED
 from minigrad.backend.numpy import NAMES
 from minigrad.backend.philox import Draw
 from minigrad.backend.runners.checks import NONE_WRONG, WORD
 from minigrad.backend.runners.native import NativeKernels
-from minigrad.replay.memory import LETTER
+from minigrad.replay.cuda_graph import PARAMETER_COPY
 
 from ..devices import NoGpu
 from .contract import Contract, ContractError, contract
@@ -53,15 +53,15 @@ def spoilt_launches(declared, args):
         x = args[i]
         if isinstance(x, np.ndarray):
             yield from ((name, how, replaced(i, y)) for how, y in spoilt(x, declared.arrays[name]))
-        elif type(x) is Structs:
-            yield name, "a row too few", replaced(i, Structs(x.struct, x.rows[:-1]))
+        elif type(x) is StructArray:
+            yield name, "a row too few", replaced(i, StructArray(x.struct, x.rows[:-1]))
             yield name, "null", replaced(i, None)
             *rows, last = x.rows
             for field, a in declared.tables[name][1].items():
                 for how, y in spoilt(last[field], a) if last[field] is not None else ():
-                    yield f"{name}.{field}", how, replaced(i, Structs(x.struct, [*rows, {**last, field: y}]))
+                    yield f"{name}.{field}", how, replaced(i, StructArray(x.struct, [*rows, {**last, field: y}]))
             if "options" in place:
-                yield name, "row", replaced(i, Structs(x.struct, [*rows, {**last, "row": 99}]))
+                yield name, "row", replaced(i, StructArray(x.struct, [*rows, {**last, "row": 99}]))
         elif isinstance(x, bytes):
             yield name, "a shorter struct", replaced(i, x[:-8])
             yield name, "no struct", replaced(i, 3)
@@ -130,7 +130,19 @@ def every_primitive(on):
         on.matmul(np.ones((4, k), F32), np.ones((k, 5), F32))
     words, turn = np.zeros(8, WORD), np.array([0])
     cells = [dict(to=words[:4], at=0, size=4), dict(to=words[4:].view("f8"), at=4, size=4)]
-    on.launch("captured", "deliver", WORD, 1, 1 if on.one_thread else 32, Structs(LETTER, cells), 2, words, 8, 1, turn)
+    on.launch(
+        "captured",
+        "deliver",
+        WORD,
+        1,
+        1 if on.one_thread else 32,
+        StructArray(PARAMETER_COPY, cells),
+        2,
+        words,
+        8,
+        1,
+        turn,
+    )
     index, found = np.array([1, 2]), np.array(NONE_WRONG)
     if not on.one_thread:
         half = np.ones((16, 16), np.float16)

@@ -9,7 +9,7 @@ import pytest
 
 from minigrad.backend import reference
 from minigrad.backend.runners.native import Native, NativeKernels
-from minigrad.replay.memory import Launch
+from minigrad.replay.programs import Launch
 
 from .. import ROOT
 

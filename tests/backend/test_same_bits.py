@@ -16,8 +16,8 @@ from minigrad.backend.numpy import NAMES
 from minigrad.backend.philox import Draw
 from minigrad.backend.runners.native import Native, NativeKernels
 from minigrad.base.recording import CaptureError, thread
-from minigrad.replay.entries import Entry, Tree
-from minigrad.replay.follower import Follower
+from minigrad.replay.call import CapturedCall
+from minigrad.replay.trace import TraceEntry, TraceTree
 
 pytestmark = pytest.mark.needs("g++")
 FLOATS, WHOLE = ["float32", "float64"], ["int64", "int32", "uint8", "bool"]
@@ -189,8 +189,8 @@ def layouts(y):
 
 def captured(on, name, args):
     """What a primitive gives where it is captured: arrays without memory."""
-    thread.recorder = follower = Follower(Tree(on), None)
-    follower.entry = Entry(name)
+    thread.recorder = call = CapturedCall(TraceTree(on), None)
+    call.capturing = TraceEntry(name)
     try:
         return getattr(on, name)(*args)
     finally:

@@ -10,7 +10,7 @@ import minigrad as mg
 from minigrad import backend, nn, optim
 from minigrad.backend.runners import gpu
 from minigrad.nn import functional as F
-from minigrad.replay.memory import SLOTS
+from minigrad.replay.cuda_graph import SLOTS
 
 from .host_work import per_step, trainer
 
@@ -315,9 +315,9 @@ def test_a_wait_of_another_thread_loses_no_error():
                 f(mg.tensor([9], device="cuda"))
             return found
 
-    on.unread = Meanwhile(on.unread)
-    on.unread.called = False
+    on.unread_checks = Meanwhile(on.unread_checks)
+    on.unread_checks.called = False
     with pytest.raises(IndexError, match="index 9 "):
-        on.raise_found()
+        on.raise_index_errors()
         on.synchronize()
-    on.unread = dict(on.unread)
+    on.unread_checks = dict(on.unread_checks)

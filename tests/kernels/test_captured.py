@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from minigrad.backend.kernels import Structs
+from minigrad.backend.kernels import StructArray
 from minigrad.backend.runners.checks import NONE_WRONG, WORD
-from minigrad.replay.memory import LETTER
+from minigrad.replay.cuda_graph import PARAMETER_COPY
 
 from ..devices import DEVICES, backend_of
 
@@ -59,7 +59,7 @@ def test_deliver(device):
     rows = [dict(to=cell, at=at, size=cell.size) for cell, at in zip(there, (0, 6, 8))]
     mail, turn = on.from_numpy(slots), on.from_numpy(np.array([2]))
     for call in range(2, 8):
-        on.launch("captured", "deliver", WORD, 1, threads, Structs(LETTER, rows), 3, mail, 58, 4, turn)
+        on.launch("captured", "deliver", WORD, 1, threads, StructArray(PARAMETER_COPY, rows), 3, mail, 58, 4, turn)
         got = np.concatenate([on.to_numpy(cell).reshape(-1).view(np.uint64) for cell in there])
         assert got.tolist() == slots[call % 4].tolist()
     assert on.to_numpy(turn).tolist() == [8]

@@ -76,7 +76,7 @@ def test_a_stream_may_begin_where_memory_says(on, dtype, monkeypatch):
     ]
     usual = [on.to_numpy(y) for each in draws for y in each()]
     words = on.from_numpy(np.array([draw.key, draw.offset - 7], np.uint64))
-    monkeypatch.setattr(on, "stream", lambda draw: (words, 1, 7))
+    monkeypatch.setattr(on, "random_stream", lambda draw: (words, 1, 7))
     again = [on.to_numpy(y) for each in draws for y in each()]
     for mine, right in zip(again, usual, strict=True):
         np.testing.assert_array_equal(mine, right)

@@ -1,7 +1,7 @@
 import pytest
 
 from minigrad import backend
-from minigrad.replay.memory import Space
+from minigrad.replay.addresses import AddressSpace
 
 from ..devices import DEVICES, backend_of
 
@@ -17,4 +17,4 @@ def kernels(request, monkeypatch):
 @pytest.fixture(autouse=True)
 def nothing_to_read(monkeypatch):
     """Reading a captured array ends the process: a test that does so has found a bug."""
-    monkeypatch.setattr(Space, "protection", 0)
+    monkeypatch.setattr(AddressSpace, "protection", 0)

@@ -7,7 +7,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.replay.memory import Space
+from minigrad.replay.addresses import AddressSpace
 
 from .steps import same, supported
 
@@ -170,7 +170,7 @@ def test_a_second_derivative_through_it_is_refused(kernels):
 
 
 def test_one_that_only_says_it_is_primitive_is_refused(kernels, monkeypatch):
-    monkeypatch.setattr(Space, "protection", mmap.PROT_READ)  # it reads a captured array
+    monkeypatch.setattr(AddressSpace, "protection", mmap.PROT_READ)  # it reads a captured array
     if kernels.device == "cpu":
         with pytest.raises(mg.CaptureError, match=r"pretender.*primitive = True"):
             mg.capture(lambda x: Pretender.apply(x * 2))(numbers(0, 3))

@@ -278,12 +278,12 @@ def test_numpys_backend_runs_the_function(monkeypatch):
     assert f.calls["eager"] == 3
 
 
-def test_what_is_new_at_each_call_runs_as_it_is_and_says_so_once(kernels, caplog):
+def test_a_function_that_is_new_at_each_call_runs_uncaptured_and_says_so_once(kernels, caplog):
     f = mg.capture(lambda x: x * 2)
     with caplog.at_level(logging.WARNING):
         for i in range(40):
             assert same(f(mg.ones(i)), mg.ones(i) * 2)
-    assert f.calls == {"followed": 0, "recorded": 33, "eager": 7} and caplog.text.count("runs as it is") == 1
+    assert f.calls == {"followed": 0, "recorded": 33, "eager": 7} and caplog.text.count("runs uncaptured") == 1
 
 
 def test_a_search_for_nan_runs_the_function(kernels):

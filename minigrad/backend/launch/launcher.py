@@ -8,7 +8,7 @@ import numpy as np
 
 from ...base.recording import thread
 from .. import devices
-from ..kernels import Struct, Structs, constant
+from ..kernels import Struct, StructArray, constant
 
 LAYOUT = Struct("layout.cuh", "Layout")
 ROW_THREADS = constant("common.cuh", "ROW_THREADS")
@@ -125,50 +125,50 @@ class Launcher:
 
     # -- values that a captured step updates at each call
 
-    def cells(self, values, shape, dtype):
-        """A small array of this shape, filled by values(), a function of no arguments. A captured step calls values()
-        again at each call, with the functions that are parameters of the primitive then."""
+    def parameter_buffer(self, values, shape, dtype):
+        """A small array of this shape for kernels, filled by values(), a function of no arguments. A captured step
+        calls values() again at each call, with the functions that are parameters of the primitive then."""
         if thread.recorder is not None:
-            return thread.recorder.cells(values, shape, dtype)
+            return thread.recorder.parameter_buffer(values, shape, dtype)
         return self.from_numpy(np.array(values(), dtype))
 
-    def stream(self, draw):
-        """The first arguments of a kernel that draws words, from a Draw: (array, key, offset). The array is None, or
-        holds two words: a key that replaces `key`, and a number that is added to `offset`."""
-        return (None, draw.key, draw.offset) if thread.recorder is None else thread.recorder.stream(draw)
+    def random_stream(self, draw):
+        """The first arguments of a kernel that draws random words, from a Draw: (array, key, offset). The array is
+        None, or holds two words: a key that replaces `key`, and a number that is added to `offset`."""
+        return (None, draw.key, draw.offset) if thread.recorder is None else thread.recorder.random_stream(draw)
 
     def from_numpy(self, x):
-        return x if thread.recorder is None else x.copy()  # NumPy cannot change the copy before it is used
+        return x if thread.recorder is None else x.copy()  # the user may change x before the step is replayed
 
-    def look_later(self, check):
-        """Have a captured step look at what a check finds: see look_later of replay/follower.py."""
+    def defer_check(self, check):
+        """Let a captured step look at the result of a check of indices after each replay: see runners/checks.py."""
         if thread.recorder is not None:
-            thread.recorder.look_later(check)
+            thread.recorder.defer_check(check)
 
-    def with_tables(self, args):
-        """Arguments of a kernel, with each Structs as an array of bytes."""
-        return [self.packed(x) if type(x) is Structs else x for x in args]
+    def with_packed_structs(self, args):
+        """Arguments of a kernel, with each StructArray as an array of bytes."""
+        return [self.packed_structs(x) if type(x) is StructArray else x for x in args]
 
-    def packed(self, table):
-        """Structs as an array of bytes."""
+    def packed_structs(self, table):
+        """A StructArray as an array of bytes."""
         rows = b"".join(table.struct.packed(row, self.pointer) for row in table.rows)
         return self.from_numpy(np.frombuffer(rows, np.uint8))
 
     # -- captured steps
 
-    stopped: Any = None
-    """An array for kernels that change what lies outside of a step: if its number is not 0, an index was wrong, and
-    they do nothing. None: they need not ask."""
+    stop_flag: Any = None
+    """An array of one number for kernels that change parameters: if it is not 0, an index was wrong, and they must do
+    nothing. None: they need not ask."""
 
     alignment = 1  # bytes: launches may depend on how far from a multiple of them an array begins
 
     fresh: Any = staticmethod(np.empty)  # a new compact array with memory, also while capturing; undefined contents
 
-    def raise_found(self):
+    def raise_index_errors(self):
         """Raise IndexError if captured steps that have finished were given wrong indices: on a GPU."""
 
-    def cell(self, shape, dtype):
-        """A small array that the host fills before each call of a step, as the host and as kernels see it."""
+    def parameter_memory(self, shape, dtype):
+        """A small array that the host fills before each replay, as (array of the host, array for kernels)."""
         array = np.zeros(shape, dtype)
         return array, array
 
@@ -204,13 +204,13 @@ class Launcher:
         return self.compact(x) if compact else x
 
 
-def below(x):
-    """How many bytes before an array's first element its memory begins: 0, or less if strides are negative."""
+def bytes_below(x):
+    """Where an array's memory begins, in bytes from its element 0: 0, or less if strides are negative."""
     return sum(min(0, step * (n - 1)) for n, step in zip(x.shape, x.strides))
 
 
-def spanned(x):
-    """How many bytes an array's elements lie within."""
+def bytes_spanned(x):
+    """The number of bytes from the first to the last byte of an array's elements."""
     return sum(abs(step) * (n - 1) for n, step in zip(x.shape, x.strides)) + x.itemsize if x.size else 0
 
 

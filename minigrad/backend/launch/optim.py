@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ..kernels import Struct, Structs, constant
+from ..kernels import Struct, StructArray, constant
 from .launcher import TOTALS, Launcher, real
 from .rules import EXACT, KERNEL
 
@@ -22,21 +22,21 @@ class Optim(Launcher):
                 decay = 1 - lr * weight_decay if decoupled else weight_decay
                 yield lr / (1 - beta1**step), decay, 1 / math.sqrt(1 - beta2**step)
 
-        cells = self.cells(lambda: list(numbers()), (len(options()), 3), np.float64)
+        buffer = self.parameter_buffer(lambda: list(numbers()), (len(options()), 3), np.float64)
         for dtype, group in _by_dtype(slots):
             rows = [dict(p=p, g=g, m=m, v=v, row=row) for p, g, m, v, row in group]
-            self._launch_slots("adam", dtype, rows, cells, beta1, beta2, eps, decoupled, self.stopped)
+            self._launch_slots("adam", dtype, rows, buffer, beta1, beta2, eps, decoupled, self.stop_flag)
 
     @KERNEL
     def sgd_(self, slots, options, momentum, nesterov):
-        cells = self.cells(options, (len(options()), 2), np.float64)
+        buffer = self.parameter_buffer(options, (len(options()), 2), np.float64)
         for dtype, group in _by_dtype(slots):
             rows = [dict(p=p, g=g, m=buffer, row=row) for p, g, buffer, row in group]
-            self._launch_slots("sgd", dtype, rows, cells, momentum, nesterov, self.stopped)
+            self._launch_slots("sgd", dtype, rows, buffer, momentum, nesterov, self.stop_flag)
 
     @KERNEL
     def muon_(self, slots, options, nesterov, steps, eps):
-        cells = self.cells(options, (len(options()), 3), np.float64)
+        buffer = self.parameter_buffer(options, (len(options()), 3), np.float64)
         kinds: dict = {}
         for slot in slots:
             p, *_, n, scale = slot
@@ -47,12 +47,12 @@ class Optim(Launcher):
             for p, g, m, row, *_ in group:
                 rows.append(dict(p=p, g=g, m=m, v=x[start : start + p.size], row=row))
                 start += p.size
-            self._launch_slots("muon_direction", dtype, rows, cells, nesterov)
+            self._launch_slots("muon_direction", dtype, rows, buffer, nesterov)
             y, start = self._orthogonal(x.reshape(-1, n, k), steps, eps).reshape(-1), 0
             for slot in rows:
                 slot["v"] = y[start : start + slot["p"].size]
                 start += slot["p"].size
-            self._launch_slots("muon", dtype, rows, cells, scale, self.stopped)
+            self._launch_slots("muon", dtype, rows, buffer, scale, self.stop_flag)
 
     def _orthogonal(self, x, steps, eps):
         """Matrices x (N, n, k) made orthogonal; x may be overwritten.
@@ -120,7 +120,7 @@ class Optim(Launcher):
                 rows.append({**NOTHING, **slot, "size": size, "chunk": chunks})
                 chunks += _chunks(size)
         if rows:
-            self.launch("optim", entry, dtype, chunks, THREADS, Structs(SLOT, rows), len(rows), *args)
+            self.launch("optim", entry, dtype, chunks, THREADS, StructArray(SLOT, rows), len(rows), *args)
 
 
 def _chunks(size):

@@ -52,4 +52,4 @@ class Random(Launcher):
         return y
 
     def _launch_words(self, entry, dtype, words, draw, *args):
-        self.launch_each(-(-words // 4), "random", entry, dtype, *self.stream(draw), *args)
+        self.launch_each(-(-words // 4), "random", entry, dtype, *self.random_stream(draw), *args)

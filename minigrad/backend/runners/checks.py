@@ -1,66 +1,70 @@
-"""Checks of indices on a GPU, which the host does not wait for: what is wrong is noted there, and told when the host
-next waits."""
+"""Checks of indices on a GPU. The host does not wait for them: a kernel records wrong indices, and the host raises
+IndexError when it next waits for the GPU."""
 
 import numpy as np
 
 WORD = np.dtype(np.uint64)  # kernels/captured.cu is compiled for this dtype
-NONE_WRONG = 0, -1  # the lowest index below 0, and the highest from n on
+NONE_WRONG = 0, -1  # what a check records first: the lowest index below 0, and the highest that is n or more
 
 
-class Found:
-    """What checks of indices have found, for the host; `raising` is (function, line, array of the GPU) of each."""
+class DeferredChecks:
+    """Some checks, and what they have found.
 
-    def __init__(self, on, raising):
-        self.on, self.raising = on, raising
-        self.seen = on.pinned((len(raising), 2), np.int64)
-        self.seen[...] = NONE_WRONG
+    checks: (raise_for, line, array of the GPU) each. raise_for(wrong indices) raises IndexError; `line` is the user's;
+    the kernel records the lowest and the highest wrong index in the array."""
 
-    def raise_found(self, where=""):
+    def __init__(self, backend, checks):
+        self.backend, self.checks = backend, checks
+        self.found = backend.pinned((len(checks), 2), np.int64)  # the same arrays, copied to the host
+        self.found[...] = NONE_WRONG
+
+    def raise_index_errors(self, where=""):
         """Raise IndexError if an index was wrong."""
-        if (self.seen == NONE_WRONG).all():
+        if (self.found == NONE_WRONG).all():
             return
-        found, self.seen[...] = self.seen.copy(), NONE_WRONG
-        for _, _, there in self.raising:
+        found, self.found[...] = self.found.copy(), NONE_WRONG
+        for _, _, there in self.checks:
             there.set(np.array(NONE_WRONG))
-        self.on.stopped.fill(0)
-        for (function, line, _), lowest_and_highest in zip(self.raising, found):
+        self.backend.stop_flag.fill(0)
+        for (raise_for, line, _), lowest_and_highest in zip(self.checks, found):
             try:
-                function(lowest_and_highest[lowest_and_highest != NONE_WRONG])
+                raise_for(lowest_and_highest[lowest_and_highest != NONE_WRONG])
             except IndexError as error:
                 since = "no optimizer has changed anything since"
                 raise IndexError(f"{error}{where} ({line}); {since}") from None
 
 
-class Lookup(Found):
-    """The check of one line outside of captured steps: it looks at the indices each time that the line runs."""
+class LineCheck(DeferredChecks):
+    """The check of one line of the user's outside of captured steps, each time that the line runs."""
 
-    def __init__(self, on, function, line):
-        super().__init__(on, [(function, line, on.from_numpy(np.array(NONE_WRONG)))])
-        self._event = on.event()
+    def __init__(self, backend, raise_for, line):
+        super().__init__(backend, [(raise_for, line, backend.from_numpy(np.array(NONE_WRONG)))])
+        self._event = backend.event()
 
     def checked(self, index, n, wraps, ignored):
-        """checked_indices(); what it finds is copied to the host, and nothing waits for the copy."""
-        stream, ((_, _, there),) = self.on.current_stream(), self.raising
-        y = checked_indices(self.on, index, n, wraps, ignored, there)
-        self.on.download(self.seen[0], there, stream)
+        """checked_indices(). What it finds is copied to the host, and nothing waits for the copy."""
+        stream, ((_, _, there),) = self.backend.current_stream(), self.checks
+        y = checked_indices(self.backend, index, n, wraps, ignored, there)
+        self.backend.download(self.found[0], there, stream)
         self._event.record(stream)
-        self.on.unread[self] = None
+        self.backend.unread_checks[self] = None
         return y
 
     @property
-    def done(self):
+    def is_done(self):
+        """True if the GPU has finished the last check and its copy."""
         return self._event.done
 
     def __del__(self):
-        if not self.done:  # page-locked memory that is given back may be used for something else at once
+        if not self.is_done:  # page-locked memory that is given back may be used for something else at once
             self._event.synchronize()
 
 
-def checked_indices(on, index, n, wraps, ignored, found):
-    """A copy of an array of indices, with 0 for each that is neither in [0, n) nor `ignored`; `found` records which.
-    wraps: those below 0 count from n."""
-    index = on.operand(index, np.dtype(np.int64))
-    y = on.empty(index.shape, index.dtype)
-    args = y, index, index.size, n, wraps, ignored is not None, ignored or 0, found, on.stopped
-    on.launch_each(index.size, "captured", "check", WORD, *args)
+def checked_indices(backend, index, n, wraps, ignored, found):
+    """A copy of an array of indices, with 0 in place of each that is neither in [0, n) nor `ignored`. The lowest and
+    the highest of those are recorded in the array `found`. wraps: indices below 0 count from n."""
+    index = backend.operand(index, np.dtype(np.int64))
+    y = backend.empty(index.shape, index.dtype)
+    args = y, index, index.size, n, wraps, ignored is not None, ignored or 0, found, backend.stop_flag
+    backend.launch_each(index.size, "captured", "check", WORD, *args)
     return y

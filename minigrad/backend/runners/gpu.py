@@ -17,17 +17,17 @@ from ...base.recording import refuse_within, uncaptured, user_line
 from .. import devices
 from ..kernels import C_TYPES, entry_points, signature
 from ..launch import Launched
-from ..launch.launcher import SHARED, below, spanned
+from ..launch.launcher import SHARED, bytes_below, bytes_spanned
 from ..launch.rules import capturable
 from . import nvrtc
-from .checks import NONE_WRONG, Lookup, checked_indices
+from .checks import NONE_WRONG, LineCheck, checked_indices
 
 PACKAGES = {  # {version of CUDA: its packages}
     12: "cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
     13: "cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime",
 }
 INSTALL = f"pip install {PACKAGES[13]} (for a driver of CUDA 12, or a GPU before Turing: {PACKAGES[12]})"
-MOST_LOOKUPS = 256  # lines with a lookup whose check and memory are remembered
+MOST_LINE_CHECKS = 256  # lines whose check and its memory are remembered
 # The methods of a Cuda that call the driver; all others use these.
 OF_A_GPU = "_start", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
 
@@ -95,8 +95,8 @@ class Cuda(Launched):
         self.current_stream = cupy.cuda.get_current_stream
         self._kernels: dict = {}  # without a lock: two threads that load the same kernel load it twice
         self._compilers = ThreadPoolExecutor(thread_name_prefix="minigrad-nvrtc")
-        self.unread: dict = {}  # Graphs and Lookups since the host last waited, which may have found wrong indices
-        self._lookups: dict = {}  # {(line, what it checks): Lookup}
+        self.unread_checks: dict = {}  # GraphPrograms and LineChecks since the host last waited: a set in their order
+        self._line_checks: dict = {}  # {(line, what it checks): LineCheck}
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._forked)
 
@@ -121,7 +121,7 @@ class Cuda(Launched):
         return min(-(-n // 4096), 8 * self.processors)
 
     def _start(self, file, entry, dtype, grid, block, shared, args):
-        self.kernel(file, entry, dtype)(grid, block, shared, self.with_tables(args))
+        self.kernel(file, entry, dtype)(grid, block, shared, self.with_packed_structs(args))
 
     def kernel(self, *key):
         """The Kernel of a file, entry and dtype."""
@@ -176,7 +176,7 @@ class Cuda(Launched):
         refuse_within("reading values on the host")
         with uncaptured(after=False):  # a step that is being captured has no part in it
             y = self.compact(x).get()
-        self.raise_found()
+        self.raise_index_errors()
         return y
 
     def pinned(self, shape, dtype):
@@ -189,16 +189,16 @@ class Cuda(Launched):
         """Wait for all that was queued on the current stream."""
         refuse_within("waiting for the GPU")
         self.current_stream().synchronize()
-        self.raise_found()
+        self.raise_index_errors()
 
-    def raise_found(self):
-        """Raise IndexError if what has finished was given wrong indices."""
-        for graph in list(self.unread):
-            self.unread.pop(graph, None)  # before it is asked: another thread's call may enter it again
-            if graph.done:
-                graph.raise_found()
+    def raise_index_errors(self):
+        """Raise IndexError if work that the GPU has finished was given wrong indices."""
+        for each in list(self.unread_checks):
+            self.unread_checks.pop(each, None)  # removed before it is asked: another thread's call may enter it again
+            if each.is_done:
+                each.raise_index_errors()
             else:
-                self.unread[graph] = None
+                self.unread_checks[each] = None
 
     def pointer(self, x):
         return self.own(x).data.ptr
@@ -214,33 +214,33 @@ class Cuda(Launched):
 
     # -- captured steps
 
-    def cell(self, shape, dtype):
+    def parameter_memory(self, shape, dtype):
         n, dtype = math.prod(shape), np.dtype(dtype)
-        here, there = (made(-(-n * dtype.itemsize // 8), np.uint64) for made in (np.zeros, self.array_type))
-        return tuple([words.view(dtype)[:n].reshape(shape) for words in (here, there)])
+        host, there = (made(-(-n * dtype.itemsize // 8), np.uint64) for made in (np.zeros, self.array_type))
+        return tuple([words.view(dtype)[:n].reshape(shape) for words in (host, there)])
 
-    def _checked_now(self, name, index, n, wraps, ignored, function):
-        """An array of indices of an op `name`, checked when the host next waits; function(wrong ones) raises. -> an
-        array to read in its place."""
+    def _checked(self, name, index, n, wraps, ignored, raise_for):
+        """A copy of an array of indices of an op `name`, with 0 in place of wrong ones. raise_for(wrong indices) raises
+        when the host next waits for the GPU. wraps and ignored: see checked_indices()."""
         line = user_line()
         key = line, name, n, wraps, ignored
-        lookup = self._lookups.get(key)
-        if lookup is None:
-            if len(self._lookups) == MOST_LOOKUPS:
-                self._lookups.clear()
-            lookup = self._lookups[key] = Lookup(self, function, line)
-        return lookup.checked(index, n, wraps, ignored)
+        check = self._line_checks.get(key)
+        if check is None:
+            if len(self._line_checks) == MOST_LINE_CHECKS:
+                self._line_checks.clear()
+            check = self._line_checks[key] = LineCheck(self, raise_for, line)
+        return check.checked(index, n, wraps, ignored)
 
-    def _checked_later(self, name, index, n, wraps, ignored, function):
+    def _checked_in_a_step(self, name, index, n, wraps, ignored, raise_for):
         found = self.from_numpy(np.array(NONE_WRONG))
-        self.look_later((function, user_line(), found))
+        self.defer_check((raise_for, user_line(), found))
         return checked_indices(self, index, n, wraps, ignored, found)
 
-    checked = capturable("check", _checked_now, _checked_later)
+    checked = capturable("check", _checked, _checked_in_a_step)
 
     @functools.cached_property
-    def stopped(self):
-        """(1,) int64: 1 if a captured step got a wrong index that the host has not seen yet."""
+    def stop_flag(self):
+        """(1,) int64: 1 if an index was wrong, and the host has not seen it yet."""
         return self.from_numpy(np.zeros(1, np.int64))
 
     def address(self, x):
@@ -289,14 +289,14 @@ class Cuda(Launched):
     def refill(self, y, x):
         """y[...] = x: a copy by the driver, if they lie alike in memory that is all theirs."""
         if y.strides == x.strides and self._dense(x):
-            (y.data + below(y)).copy_from_device_async(x.data + below(x), x.nbytes)
+            (y.data + bytes_below(y)).copy_from_device_async(x.data + bytes_below(x), x.nbytes)
         else:
             with uncaptured(after=False):  # the copy is no part of a step that is being captured
                 self.copy_to(y, x)
 
     def _dense(self, x):
         """Does x have each element of the memory that it spans, once?"""
-        return x.size > 0 and spanned(x) == x.nbytes and self.is_writeable(x)
+        return x.size > 0 and bytes_spanned(x) == x.nbytes and self.is_writeable(x)
 
 
 @functools.lru_cache(4096)

@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 
-from ...kernels import Structs, entry_points, signature
+from ...kernels import StructArray, entry_points, signature
 
 # How an argument of a C type is packed; each begins at a multiple of 8 bytes. A struct comes as bytes.
 FORMATS = {"*": "Q", "double": "d", "float": "f4x", "int": "i4x", "unsigned": "I4x", "long long": "q",
@@ -97,7 +97,7 @@ class Replay:
         for at, (kernel, launch) in enumerate(launches):
             args, tables = list(launch.args), []
             for i in kernel.pointers:
-                if type(args[i]) is Structs:
+                if type(args[i]) is StructArray:
                     struct, table = args[i]
                     begin = add(b"".join(struct.packed(row, address) for row in table))
                     step = struct.size // 8

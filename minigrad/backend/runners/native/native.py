@@ -89,7 +89,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     def _start(self, file, entry, dtype, grid, block, shared, args):
         kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
         if kernel.takes_structs:
-            args = self.with_tables(args)  # the packed structs live until the kernel has run
+            args = self.with_packed_structs(args)  # the packed structs live until the kernel has run
         kernel.function(packed_grid(grid), kernel.pack(args))
 
     def kernel(self, *key):
