@@ -318,13 +318,13 @@ def cumsum(input: T, dim: int) -> T:
 
 
 class Argsort(Op):
-    """y = the stable order of x along dim, int64;   no gradient"""
+    """y = the stable order of x along dim, int64, or its first k places;   no gradient"""
 
-    cases = [case((3, 4), dim=1, descending=False), case((3, 4), dim=0, descending=True)]
+    cases = [case((3, 4), dim=1, descending=False), case((3, 4), dim=0, descending=True, k=2)]
     differentiable = False
 
-    def forward(self, x, dim, descending):
-        return self.backend.argsort(x, dim, descending)
+    def forward(self, x, dim, descending, k=None):
+        return self.backend.argsort(x, dim, descending, k)
 
 
 @checked
@@ -353,8 +353,7 @@ def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = T
     n = input.shape[dim] if input.ndim else 1
     if not 0 <= k <= n:
         raise ValueError(f"topk: k = {k} of {n} elements along dim {dim}")
-    order = argsort(input, dim, largest)
-    indices = order.narrow(dim, 0, k).clone() if input.ndim else order  # a view would keep all n alive
+    indices = Argsort.apply(input, dim=dim, descending=largest, k=k) if input.ndim else argsort(input)
     return ValuesIndices(_at(input, dim, indices), indices)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from minigrad.backend import reference
+from minigrad.backend.numpy import reduce
 
 NAN, INF = math.nan, math.inf
 
@@ -124,3 +125,32 @@ def test_adam_of_halves_is_computed_in_single():
     p, g, m, v = (np.array(x, np.float16) for x in ([1, 2], [0, 1e-4], [0, 0], [0, 0]))
     reference.adam_([(p, g, m, v, 0)], lambda: [(1e-3, 0.0, 1)], 0.9, 0.999, 1e-8, False)
     np.testing.assert_array_equal(p, np.array([1, 2 - 1e-3], np.float16))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64", "uint64", "int8", "bool"])
+def test_the_first_places_are_those_of_the_whole_order(dtype):
+    """With ties and without, with NaN, infinities and both zeros."""
+    rng = np.random.default_rng(0)
+    distinct = rng.permutation(np.arange(300)).reshape(3, 100)
+    tied = rng.integers(0, 7, (3, 100))
+    for values in (distinct, tied):
+        x = (values - 3).astype(dtype)
+        variants = [x]
+        if x.dtype.kind == "f":
+            special = x.copy()
+            special[:, ::30] = np.nan, -np.inf, np.inf, -0.0
+            variants += [special, special[:, ::-1]]
+        for y in variants:
+            for k, descending in itertools.product((0, 1, 5, 25, 26, 100), (False, True)):
+                for z, dim in ((y, 1), (y, -1), (y.T, 0)):
+                    expected = reference.argsort(z, dim, descending)
+                    expected = expected[:, :k] if dim else expected[:k]
+                    np.testing.assert_array_equal(reference.argsort(z, dim, descending, k), expected)
+
+
+def test_few_of_many_are_found_without_sorting_all(monkeypatch):
+    sorted_sizes = []
+    whole = reduce._order
+    monkeypatch.setattr(reduce, "_order", lambda x, descending: sorted_sizes.append(x.shape) or whole(x, descending))
+    reference.argsort(np.random.default_rng(0).permutation(4000).reshape(4, 1000), 1, True, 5)
+    assert sorted_sizes == [(4, 5)]

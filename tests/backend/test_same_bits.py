@@ -102,7 +102,7 @@ def moving(dtype):
     yield "take", x, rows
     yield "take", x.T, rows
     yield "gather", x.T, 1, every.T.copy()
-    yield "argsort", x, 1, True
+    yield from (("argsort", x, 1, True, k) for k in (None, 0, 2, 7))
     yield from (("flatnonzero", mask) for mask in (x > 0, (x > 0).T, x[:0] > 0))
     for d in (0, 1):
         yield from ((name, x, d, False) for name in ("argmax", "argmin"))

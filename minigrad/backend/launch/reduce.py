@@ -108,11 +108,13 @@ class Reduce(Launcher):
         return y if parts == 1 else self.gather(y, 1, self._arg_rows(entry, self.gather(x, 1, y)))
 
     @NUMPYS
-    def argsort(self, x, dim, descending):
+    def argsort(self, x, dim, descending, k=None):
         dim = normalize_axis_index(dim, x.ndim)
         n, others = x.shape[dim], [d for d in range(x.ndim) if d != dim]
         x = self.compact(x.transpose(*others, dim))
         y = self._orders(x.reshape(-1, n), descending).reshape(x.shape) if x.size else self.empty(x.shape, INT64)
+        if k is not None:
+            y = self.copy(y[..., :k])  # a view would keep all n alive
         return y.transpose(*range(dim), -1, *range(dim, x.ndim - 1))
 
     def _orders(self, x, descending):

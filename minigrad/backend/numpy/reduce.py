@@ -24,9 +24,10 @@ class Reduce:
     max, min, any, all = map(_reducing, (np.max, np.min, np.any, np.all))
     argmax, argmin = map(_placing, (np.argmax, np.argmin))
 
-    def argsort(self, x, dim, descending):
-        """int64, stable; NaN is the largest number."""
-        return np.moveaxis(_order(np.moveaxis(x, dim, -1), descending), -1, dim)
+    def argsort(self, x, dim, descending, k=None):
+        """The stable order of x along dim, int64, or its first k places. NaN is the largest number."""
+        x = np.moveaxis(x, dim, -1)
+        return np.moveaxis(_order(x, descending) if k is None else _first_places(x, descending, k), -1, dim)
 
     def cumsum(self, x, dim, reverse):
         """reverse: from the end."""
@@ -67,6 +68,22 @@ def _order(x, descending):
     keys.sort(axis=-1)
     keys &= 0xFFFFFFFF
     return keys
+
+
+def _first_places(x, descending, k):
+    """The first k places of _order(x, descending). If they are few, and no other element equals the last of them, only
+    these are sorted."""
+    *outer, n = x.shape
+    if not 0 < 4 * k <= n:
+        return _order(x, descending)[..., :k]
+    last = n - k if descending else k - 1
+    bound = np.partition(x, last, axis=-1)[..., last : last + 1]
+    at = np.flatnonzero(x >= bound if descending else x <= bound)
+    if (np.bincount(at // n, minlength=x.size // n) != k).any():  # ties, or NaN
+        return _order(x, descending)[..., :k]
+    places = (at % n).reshape(*outer, k)
+    order = _order(np.take_along_axis(x, places, -1), descending)
+    return np.take_along_axis(places, order, -1)
 
 
 def column_dots(x, y):
