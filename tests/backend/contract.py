@@ -235,7 +235,7 @@ def contract(name, text):
 
 def check_launches():
     """Have each launch from now on checked, also where a step captures it."""
-    run = Launcher._run.fget
+    run = Launcher._start_or_capture.fget
 
     def checked(self):
         go = run(self)
@@ -247,4 +247,4 @@ def check_launches():
 
         return launch
 
-    Launcher._run = property(checked)
+    Launcher._start_or_capture = property(checked)

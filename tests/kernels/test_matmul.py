@@ -197,7 +197,7 @@ def test_sixteen_bytes_are_read_at_once_only_where_all_of_them_are_aligned():
             assert batches.strides[0] == (64 + n) * batches.itemsize
             assert how_read(batches, wide[:8, :8])[0] == (1 if whole else 3)
             assert how_read(wide[:8, :8], batches) == (1, 0 if whole else 2)
-    assert launching.whole(np.dtype("int64")) == 2 and launching.whole(np.dtype("int8")) == 4
+    assert launching.elements_at_once(np.dtype("int64")) == 2 and launching.elements_at_once(np.dtype("int8")) == 4
 
 
 def test_misaligned_batches_are_right(on):

@@ -1,4 +1,4 @@
-"""Primitives as launches of kernels: shapes, strides, grids and arguments, the same on a GPU and natively."""
+"""Primitives as launches of kernels: shapes, strides, grids and arguments, the same on a GPU and on a CPU."""
 
 from .attention import Attention
 from .cross_entropy import CrossEntropy
@@ -14,4 +14,4 @@ from .softmax import Softmax
 
 
 class Launched(Index, Movement, Elementwise, Reduce, Matmul, Attention, Softmax, Norm, CrossEntropy, Random, Optim):
-    """Every primitive, for a runner of kernels."""
+    """Every primitive, without the memory and the `_start` that a subclass of runners/ adds."""

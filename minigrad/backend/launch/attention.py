@@ -1,4 +1,4 @@
-"""Scaled dot-product attention in one pass, forward and backward, without T × S scores; and the pattern alone."""
+"""Scaled dot-product attention: fused, without an array of T × S scores; and the attention pattern alone."""
 
 import functools
 from typing import NamedTuple
@@ -10,30 +10,31 @@ from .softmax import Softmax
 
 HEADS = Struct("heads.cuh", "Heads")
 THREADS = constant("attention.cuh", "THREADS")
-CHUNK = 16  # bytes
-LONGER = 8  # elements by which a row of the pattern is longer, at most
+ROW_PADDING = 16  # bytes that a row of a tile is longer than a padded head
+PATTERN_PADDING = 8  # elements that a row of the pattern may be longer than COLUMNS
 PADDED = 32, 64, 128, 256  # padded head sizes; larger heads do not fit
 TILES = (64, 64), (64, 32), (32, 32)  # ROWS and COLUMNS of attention.cuh
-REGISTERS = 40 << 10  # bytes of dk, ROWS × DP, and of p, ROWS × COLUMNS, with which dv and dp, as large, fit into them
+REGISTERS = 40 << 10  # the most bytes of dk (ROWS × DP) and p (ROWS × COLUMNS): dv and dp take as many registers again
 
 
 @functools.cache
 def _shape(dtype, D, needed, wanted, limit):
-    """The largest Shape for a head size with which two blocks fit in shared memory, or else one; None if none does."""
+    """The largest Shape for head size D with which two blocks fit into shared memory of `limit` bytes, otherwise the
+    largest with which one does; None if none fits. needed(shape): the bytes of a block. wanted: TENSOR, if it fits."""
     DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize
     for tensor in dict.fromkeys((wanted, 0)):
-        for at_once in (2, 1) if DP else ():
+        for blocks in (2, 1) if DP else ():
             for rows, columns in TILES[: 2 if tensor else None]:
                 bytes_each = (itemsize, dtype.itemsize, 2)[tensor]
                 tiles = 1 if bytes_each > 2 else 4 if dtype.itemsize == 2 else 2
                 shape = Shape(rows, columns, DP, tensor, bytes_each, tiles)
-                if rows * (DP + columns) * itemsize <= REGISTERS and at_once * needed(shape) <= limit:
+                if rows * (DP + columns) * itemsize <= REGISTERS and blocks * needed(shape) <= limit:
                     return shape
     return None
 
 
 class Attention(Softmax):
-    shared_limit = 227 << 10  # bytes of shared memory that a block may have: this is an H100's
+    shared_limit = 227 << 10  # bytes of shared memory that a block may have; this is an H100's
 
     @KERNEL
     def attention(self, q, k, v, mask, bias, scale, is_causal, keep=None, kept=1.0):
@@ -81,7 +82,7 @@ class Attention(Softmax):
         self.launch(file, "attention_dk_dv", q.dtype, grid, THREADS, dk, dv, delta, do, lse, q, *rest, shared=shared)
 
     def _operands(self, q, k, v, mask, bias, keep):
-        """The arguments of attention(), as kernels take them. Raises ValueError if they do not fit each other."""
+        """The arguments of attention() as the kernels take them. Raises ValueError if they do not fit each other."""
         (B, nh, T, D), (nkv, S) = q.shape, k.shape[1:3]
         if nh % max(nkv, 1) or (nh and not nkv):
             raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
@@ -92,7 +93,7 @@ class Attention(Softmax):
         return *map(self._rows_dense, (q, k, v)), mask, bias, self.operand(keep, BOOL, (B, nh, T, S))
 
     def _like_heads(self, x):
-        """x, or a copy of it that lies in memory as (B, T, nh, D)."""
+        """x (B, nh, T, D) if it lies in memory as (B, T, nh, D), otherwise a copy that does."""
         y = x.transpose(0, 2, 1, 3)
         return x if y.flags.c_contiguous else self.copy(y).transpose(0, 2, 1, 3)
 
@@ -103,12 +104,12 @@ class Attention(Softmax):
         return self.empty((B, T, nh, D), dtype).transpose(0, 2, 1, 3)
 
     def attention_fits(self, dtype, D, dropout=False):
-        if dropout and (self.one_thread or (dtype.itemsize == 8 and D > 64)):  # float64 has no registers for it
+        if dropout and (self.one_thread or (dtype.itemsize == 8 and D > 64)):  # float64 takes too many registers
             return False
         return self._largest_head(dtype) >= D
 
     def _largest_head(self, dtype):
-        """The most dims of a head that the kernels can do with."""
+        """The largest head size that the kernels can compute."""
         return max((D for D in PADDED if self._shape(dtype, D, dk_dv_bytes)), default=0)
 
     def _shape(self, dtype, D, needed):
@@ -134,14 +135,14 @@ class Attention(Softmax):
 
 
 class Shape(NamedTuple):
-    """What attention.cuh is compiled for, the bytes of an element of a tile, and its TILES."""
+    """The constants for which attention.cuh is compiled."""
 
-    rows: int
-    columns: int
-    DP: int
-    tensor: int
-    itemsize: int
-    tiles: int
+    rows: int  # ROWS
+    columns: int  # COLUMNS
+    DP: int  # the padded head size
+    tensor: int  # TENSOR
+    itemsize: int  # bytes of an element of a tile
+    tiles: int  # tiles of keys or values that shared memory holds at a time
 
 
 def forward_bytes(shape):
@@ -162,23 +163,24 @@ def dk_dv_bytes(shape):
 
 
 def _tiles(lines, shape):
-    """Bytes of tiles with this total number of rows, and of the pattern unless it stays in registers."""
-    pattern = 0 if shape.tiles > 1 else shape.rows * (shape.columns + LONGER) * shape.itemsize
-    return lines * (shape.DP * shape.itemsize + CHUNK) + pattern
+    """Bytes of tiles with `lines` rows in all, and of the pattern, unless it stays in registers."""
+    pattern = 0 if shape.tiles > 1 else shape.rows * (shape.columns + PATTERN_PADDING) * shape.itemsize
+    return lines * (shape.DP * shape.itemsize + ROW_PADDING) + pattern
 
 
 def _compiled(file, shape, keep):
+    """The name of a kernel file with the constants for which it is compiled."""
     drops = int(keep is not None)
     return f"{file} ROWS={shape.rows} COLUMNS={shape.columns} DP={shape.DP} TENSOR={shape.tensor} DROPS={drops}"
 
 
 def _blocks(length, shape):
-    """How many of a shape's rows this number of queries or keys takes."""
+    """The number of blocks for `length` queries or keys."""
     return -(-length // shape.rows)
 
 
 def heads(q, k, v, o, mask, bias, dq=None, dk=None, dv=None):
-    """The struct Heads of heads.cuh. dq, dk and dv: in the backward."""
+    """The struct Heads of heads.cuh, as bytes. dq, dk and dv are given in the backward only."""
     arrays = q, k, v, o, mask, bias, dq, dk, dv
     return _heads(q.shape, v.shape, *[x if x is None else (x.itemsize, x.strides) for x in arrays])
 

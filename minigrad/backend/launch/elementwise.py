@@ -1,6 +1,7 @@
 """Elementwise primitives and casts.
 
-Types are resolved as NumPy resolves them: Python numbers are weak, arrays of other dtypes are cast first."""
+Dtypes are resolved as NumPy does it: a Python number takes the dtype of the arrays, and arrays of another dtype than
+the result's are cast first."""
 
 import functools
 import math
@@ -17,7 +18,7 @@ POWERS = {0: "one", 1: "same", 2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt
 
 
 class Operand(NamedTuple):
-    """What a plan needs to know of an array."""
+    """An array, as far as a plan depends on it."""
 
     dtype: np.dtype
     shape: tuple
@@ -33,22 +34,22 @@ class Operand(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Where an output lies in memory, and the struct Layout of it and the operands."""
+    """How an output lies in memory."""
 
-    shape: tuple  # dims in the order in which they lie in memory
-    back: tuple | None  # the transposition from that to the output; None: none is needed
+    shape: tuple  # with the dims in the order in which they lie in memory
+    back: tuple | None  # the transposition from there to the output's own dims; None if none is needed
     size: int
-    layout: bytes
+    layout: bytes  # the struct Layout of the output and the operands
 
 
 class Plan(NamedTuple):
-    """A call of a primitive on operands of certain dtypes, shapes and strides. Plans are cached."""
+    """How a primitive is computed on operands of certain dtypes, shapes and strides. Plans are cached."""
 
-    entry: str
-    dtype: np.dtype  # the kernel is compiled for it
-    dtypes: tuple  # the dtype of each operand
-    casts: bool  # must an array be cast first?
-    zeros: tuple | None  # zeros in place of numbers, if all operands are arrays; else None
+    entry: str  # the entry point
+    dtype: np.dtype  # the dtype for which the kernel is compiled
+    dtypes: tuple  # the dtype that each operand must have
+    casts: bool  # True if an array must be cast first
+    zeros: tuple | None  # a zero for each operand, if all are arrays; otherwise None
     result: np.dtype
     output: Output
 
@@ -116,7 +117,7 @@ class Elementwise(Launcher):
     def clamp(self, x, min, max):
         dtype = np.result_type(x.dtype, *(v for v in (min, max) if v is not None))
         low, high = (-math.inf, math.inf)
-        if dtype.kind in "iu":  # bounds beyond the dtype's limits bind nothing
+        if dtype.kind in "iu":  # a bound beyond the dtype's limits has no effect
             low, high = (int(n) for n in (np.iinfo(dtype).min, np.iinfo(dtype).max))
             min, max = (v if v is None else sorted((low, v, high))[1] for v in (min, max))
         return self._map("clamp", (self._as(x, dtype), low if min is None else min, high if max is None else max))
@@ -144,10 +145,10 @@ class Elementwise(Launcher):
         return x if x.dtype == dtype else self.cast(x, dtype)
 
     def _map(self, name, operands, out=None):
-        """The formula `name` on arrays and numbers. `out`, if given, is where the result goes; it may be an operand."""
+        """The formula `name` of arrays and numbers. out: an array for the result, or None; it may be an operand."""
         array_type = self.array_type
         if out is not None:
-            operands = tuple([self._apart(x, out) if type(x) is array_type else x for x in operands])
+            operands = tuple([self._without_overlap(x, out) if type(x) is array_type else x for x in operands])
         about = [(x.dtype, x.shape, x.strides) if type(x) is array_type else _kind(x) for x in operands]
         into = None if out is None else (out.dtype, out.shape, out.strides)
         entry, dtype, dtypes, casts, zeros, result, output = planned(name, into, *about)
@@ -168,18 +169,20 @@ class Elementwise(Launcher):
         y = self.empty(output.shape, dtype)
         return y if output.back is None else y.transpose(output.back)
 
-    def _apart(self, x, y):
-        """x, or a copy of it if it overlaps with y without being y: writing y would change what is yet to be read."""
+    def _without_overlap(self, x, y):
+        """x, or a copy if x overlaps with y without being y: writing to y would change elements of x before they are
+        read."""
         return self.copy(x) if x is not y and self.overlap(x, y) else x
 
 
 @functools.lru_cache(1 << 14)
 def planned(name, out, *operands):
-    """The plan for operands: (dtype, shape, strides) for an array, a dtype or bool, int, float for a number."""
+    """The plan for operands and an output, or None. An array is given as (dtype, shape, strides), a number as its
+    dtype, or as bool, int or float."""
     formula = TABLE[name]
     arrays = [Operand(*x) for x in operands if isinstance(x, tuple)]
     if not arrays or (name == "where" and not isinstance(operands[0], tuple)):
-        raise TypeError(f"{name} needs an array, got {operands}")
+        raise TypeError(f"{name} needs at least one array, got {operands}")
     if formula.arity == 3 and name not in ("where", "clamp") and len(arrays) < 3:
         raise TypeError(f"{name} takes arrays, no numbers, got {operands}")
     kinds = [x[0] if isinstance(x, tuple) else x for x in operands]
@@ -199,7 +202,7 @@ def planned(name, out, *operands):
 
 
 def output_of(dtype, shape, operands, out=None):
-    """The Output, which lies in memory as the first operand of its shape does. out: the array that it is written to."""
+    """The Output, laid out like `out`, the array that it is written to, or else like the first operand of its shape."""
     first = out or next((x for x in operands if x.shape == shape), operands[0])
     order = tuple(range(len(shape)))
     long = [d for d in order if shape[d] != 1]
@@ -223,7 +226,8 @@ def cast_output(dtype, *x):
 
 
 def resolved(formula, kinds, out):
-    """The dtype that a formula computes in, for `kinds` of operands: dtypes, or bool, int, float for Python numbers."""
+    """The dtype in which a formula computes. kinds: the dtype of each operand, or bool, int or float for a Python
+    number."""
     kinds = [BOOL if kind is bool else kind for kind in kinds]
     named = [getattr(module, formula.name, None) for module in (Numpys, np)]
     ufunc = next((found for found in named if isinstance(found, np.ufunc)), None)
@@ -243,19 +247,19 @@ def compact_strides(shape, itemsize):
 
 
 def _kind(x):
-    """What a plan needs to know of a number: the dtype of one of NumPy's, else bool, int or float."""
-    if type(x) is float or type(x) is int:  # nearly always
+    """The dtype of a NumPy scalar; bool, int or float for a Python number."""
+    if type(x) is float or type(x) is int:  # the usual case
         return type(x)
     if isinstance(x, np.generic):
         return x.dtype
     for kind in (bool, int, float):
         if isinstance(x, kind):
             return kind
-    raise TypeError(f"an operand must be an array or a number, not {type(x).__name__}")
+    raise TypeError(f"an operand must be an array or a number, got {type(x).__name__}")
 
 
 def _number(x, dtype, wide):
-    """A number as what a kernel for `dtype` takes. wide: it may lie outside an integer dtype, as in a comparison."""
+    """A number as a kernel for `dtype` takes it. wide: it may lie outside of an integer dtype, as in a comparison."""
     x = x.item() if isinstance(x, np.generic) else x
     if dtype.char == "e":  # float16
         return float(dtype.type(x))

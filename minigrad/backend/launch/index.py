@@ -1,4 +1,5 @@
-"""Reading, writing and adding by index. Arrays in an index are the host's, as parsed_index makes them."""
+"""Reading, writing and adding by index. Arrays in an index are NumPy arrays, as parsed_index() of ops/index.py makes
+them."""
 
 import math
 
@@ -11,7 +12,7 @@ from .movement import BITS, Movement
 from .rules import COPY, KERNEL, NUMPYS
 
 SPAN, WARPS = (constant("index_add.cu", name) for name in ("SPAN", "WARPS"))  # columns and warps of a block of take_add
-SHORT = 8  # up to this many numbers are added without a Total: no digit is lost
+SHORT = 8  # so few numbers are added without a Total, which loses no digit
 
 
 class Index(Movement):
@@ -24,7 +25,7 @@ class Index(Movement):
 
     @NUMPYS
     def setitem(self, x, index, value):
-        """x[index] = value, in place, the last of repeated places winning; value is an array or a number."""
+        """x[index] = value, in place. value: an array or a number. Of repeated places, the last one counts."""
         if is_basic(index):
             return self.copy_to(view_at(x, index), value)
         if not x.flags.c_contiguous:
@@ -49,7 +50,7 @@ class Index(Movement):
             rows = math.prod(shape[: len(shape) - len(rest)])
             positions = self.from_numpy(positions.reshape(-1))
             return self.take_add(rows, positions, dy.reshape(positions.size, math.prod(rest))).reshape(shape)
-        dx = self.zeros(shape, dy.dtype)  # slices, numbers and masks name each element once
+        dx = self.zeros(shape, dy.dtype)  # slices, numbers and masks select each element once
         self.setitem(dx, index, dy)
         return dx
 
@@ -96,7 +97,7 @@ class Index(Movement):
         return self._take(self.compact(x), self.operand(index, INT64), x.shape[1]).reshape(*index.shape, x.shape[1])
 
     def _take(self, x, index, n):
-        """Rows of n elements of x, compact -> (index.size, n)."""
+        """The rows of x at `index`, of n elements each: (index.size, n). x is compact."""
         y = self.empty((index.size, n), x.dtype)
         self.launch_each(y.size, "index", "take", BITS[x.itemsize], y, x, index, index.size, n)
         return y
@@ -109,7 +110,7 @@ class Index(Movement):
             dx = self.zeros((rows, C), dy.dtype)
             if dy.size:
                 grid = -(-N // WARPS) * -(-C // SPAN)
-                order = self.argsort(index, 0, False)  # equal indices in their order
+                order = self.argsort(index, 0, False)  # stable: equal indices keep their order
                 keys = self._take(index, order, 1)
                 self.launch("index_add", "take_add", dy.dtype, grid, 32 * WARPS, dx, dy, keys, order, N, C)
             return dx
@@ -127,7 +128,7 @@ def is_basic(index):
 
 
 def view_at(x, index):
-    """x[index] for a basic index; 0-d too, where NumPy without an ellipsis gives a scalar."""
+    """x[index] for a basic index, as an array. (Without an ellipsis, NumPy returns a scalar for a single element.)"""
     return x[index if ... in index else (*index, ...)]
 
 
@@ -136,8 +137,10 @@ def any_integers(index):
 
 
 def places(shape, index):
-    """Where x[index] reads an x of `shape` -> (positions, rest): int64 positions of rows of shape `rest`, which is the
-    last dims of x, those that the index leaves alone. It takes as much memory as the result has, however large x is."""
+    """(positions, rest) of what x[index] reads in an x of `shape`.
+
+    rest: the last dims of x, which the index does not touch. positions: int64, the numbers of the rows of shape `rest`.
+    This takes memory for the result only, however large x is."""
     lead = len(shape)
     if Ellipsis not in [i for i in index if not isinstance(i, np.ndarray)]:
         lead = min(lead, sum(i.ndim if is_mask(i) else i is not None and not is_bool(i) for i in index))

@@ -1,4 +1,4 @@
-"""What all launch code shares: memory, kernels by name, launch shapes, layouts."""
+"""What the classes of this package share: memory, launches of kernels by name, launch shapes, layouts."""
 
 import functools
 import math
@@ -14,37 +14,38 @@ LAYOUT = Struct("layout.cuh", "Layout")
 ROW_THREADS = constant("common.cuh", "ROW_THREADS")
 MAX_DIMS = LAYOUT.counts["shape"]
 NARROW = 1 << 31  # the fast loops of layout.cuh need indices and offsets below this
-MOST_PER_TURN = 8  # elements of a thread in such a loop
+MOST_PER_TURN = 8  # the most elements that a thread takes in one turn of such a loop
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
 TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals of common.cuh, which have 8 bytes for any float
 WARP_ROW = 1024  # elements of the longest row that one warp works on
 WARP_HELD = 256  # elements of the longest row that a warp re-reads from cache instead of keeping in registers
 WARP_BLOCK = 128  # threads of a block that has several rows
-HELD = 32  # elements of a row that a thread can hold: a thread's registers allow no more
-PRECISIONS = "highest", "high", "medium"  # float32 factors stay as they are, or become TF32 or bfloat16
-SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking
+HELD = 32  # the most elements of a row that fit into a thread's registers
+PRECISIONS = "highest", "high", "medium"  # float32 factors stay as they are, or are rounded to TF32 or bfloat16
+SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking the driver
 
 
 class Launcher:
-    """A way to run kernels. A runner provides memory and `_start`; the classes of this package provide primitives.
+    """The base of every backend that runs kernels. A subclass of runners/ provides memory and `_start`; the classes of
+    this package provide the primitives.
 
-    Arrays are NumPy's or CuPy's; only their shape, strides, dtype, views and reshape are used."""
+    Arrays are NumPy's or CuPy's. Only their shape, strides, dtype, views and reshape are used."""
 
     device = devices.device("cpu")
-    captures = False  # can the arithmetic of a step be captured and run in one piece?
-    one_thread = False  # has a block one thread, natively?
+    captures = False  # True if steps can be captured on this backend: see replay/
+    one_thread = False  # True if a block has one thread, as on a CPU
     tensor_cores = True
     precision = "highest"  # mg.set_float32_matmul_precision sets it for all backends
     array_type: Any = np.ndarray
-    warns = True
+    warns = True  # True if NumPy may warn of NaN and Inf in a primitive, so that callers must use quietly()
 
     if TYPE_CHECKING:
 
         def __getattr__(self, primitive: str) -> Any: ...  # families define them
 
-    may_use_numpy = False  # may NumPy compute a primitive, if its rule says so? See rules.py
+    may_use_numpy = False  # True if NumPy computes a primitive where its rule allows it: see rules.py
 
-    # -- what a runner gives
+    # -- what a subclass of runners/ provides
 
     def _start(self, file, entry, dtype, grid, block, shared, args):
         """Launch an entry point of kernels/<file>.cu compiled for a dtype."""
@@ -54,13 +55,13 @@ class Launcher:
         """(blocks, threads) for a kernel built on grid_each over n elements."""
         raise NotImplementedError
 
-    def sums_of(self, n):
-        """How many sums, of a block each, n elements are cut into: the same on every machine of a kind, since the order
-        of a sum decides its last bits."""
+    def partial_sums(self, n):
+        """The number of blocks that sum a part of n elements each. It is the same on every machine of a kind, since the
+        order of the additions decides the last bits."""
         return self.spread(n)[0]
 
     def tensor(self, dtype):
-        """TENSOR of tensor.cuh for arrays of a dtype: how tensor cores multiply them, 0 if they do not."""
+        """TENSOR of tensor.cuh for arrays of a dtype: how tensor cores multiply them; 0 if they do not."""
         kind = dtype.char if self.tensor_cores else ""  # every launch asks: comparing characters is faster than dtypes
         return PRECISIONS.index(self.precision) if kind == "f" else int(kind == "e")
 
@@ -68,38 +69,41 @@ class Launcher:
         """The address of an array's first element."""
         raise NotImplementedError
 
-    # -- memory and launches, which a step captures
+    # -- memory and launches, which a captured step records
 
     def empty(self, shape, dtype):
         """A new compact array with undefined contents."""
         return self.fresh(shape, dtype) if thread.recorder is None else thread.recorder.empty(shape, dtype)
 
     @property
-    def _run(self):
-        """What launches, or captures a launch: a function of the arguments of _start."""
+    def _start_or_capture(self):
+        """The function that launches, or in a captured step records a launch. It takes the arguments of _start."""
         return self._start if thread.recorder is None else thread.recorder.launch
 
     def launch(self, file, entry, dtype, grid, block, *args, shared=0):
-        """Run an entry point. grid and block are ints or up to three; args are arrays, None (a null pointer), Python
-        numbers (made what the entry point declares), or bytes for a struct. shared: bytes of dynamic shared memory."""
+        """Run an entry point.
+
+        grid and block: ints, or tuples of up to three. args: arrays, None for a null pointer, Python numbers, which are
+        converted to the types that the entry point declares, and bytes for a struct. shared: bytes of dynamic shared
+        memory."""
         grid = grid if isinstance(grid, tuple) else (grid,)
         block = block if isinstance(block, tuple) else (block,)
         if 0 not in grid:
-            self._run(file, entry, dtype, grid, block, shared, args)
+            self._start_or_capture(file, entry, dtype, grid, block, shared, args)
 
     def launch_each(self, n, file, entry, dtype, *args):
         """Run an entry point built on grid_each over n elements."""
         if n:
             blocks, threads = self.spread(n)
-            self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
+            self._start_or_capture(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_places(self, n, widest, file, entry, dtype, *args):
-        """Run an entry point built on map_places over n elements; `widest`: the largest item size in bytes."""
+        """Run an entry point built on map_places over n elements. widest: the largest item size in bytes."""
         if n:
             blocks, threads = self.spread(n)
-            if threads > 1:  # each thread takes several elements a turn
+            if threads > 1:  # each thread takes several elements per turn
                 blocks = min(blocks, -(-n // (threads * min(MOST_PER_TURN, 16 // widest))))
-            self._run(file, entry, dtype, (blocks,), (threads,), 0, args)
+            self._start_or_capture(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_rows(self, rows, n, file, entry, dtype, *args):
         """Run an entry point built on rows.cuh over `rows` rows of n elements."""
@@ -107,23 +111,24 @@ class Launcher:
         if WARP_HELD < n <= HELD * ROW_THREADS and n % 4 == 0 and real(dtype).itemsize == 4:
             threads = threads_for(n, HELD)
             if n > WARP_ROW:
-                block = threads  # few, which hold all of it
+                block = threads  # only as many as hold the whole row
             file += f" HELD={HELD} HELD_THREADS={max(WARP_BLOCK, threads)}"
         self.launch(file, entry, dtype, grid, block, *args)
 
     def rows(self, rows, n, each=4):
-        """(grid, block) for rows of n elements each: a long one is a block's, `each` or more elements for a thread, a
-        short one a warp's or a part of one's, 4 or more."""
+        """(grid, block) for `rows` rows of n elements. A block works on a long row, with `each` or more elements per
+        thread; a warp or a part of a warp works on a short row, with 4 or more."""
         if n > WARP_ROW:
             return rows, self.row_threads(n, each)
         threads = min(32, max(2, threads_for(n)))
         return -(-rows // (WARP_BLOCK // threads)), (threads, WARP_BLOCK // threads)
 
     def row_threads(self, n, each=4):
-        """Threads for a block that works on a row of n elements, `each` or more: a power of 2 from 32 to 512."""
+        """The number of threads of a block that works on a row of n elements, with `each` or more elements per thread:
+        a power of 2 from 32 to ROW_THREADS."""
         return min(ROW_THREADS, max(32, threads_for(n, each)))
 
-    # -- values that a captured step updates at each call
+    # -- values that may differ at each call of a captured step
 
     def parameter_buffer(self, values, shape, dtype):
         """A small array of this shape for kernels, filled by values(), a function of no arguments. A captured step
@@ -160,9 +165,9 @@ class Launcher:
     """An array of one number for kernels that change parameters: if it is not 0, an index was wrong, and they must do
     nothing. None: they need not ask."""
 
-    alignment = 1  # bytes: launches may depend on how far from a multiple of them an array begins
+    alignment = 1  # bytes: a launch may depend on an array's address modulo this
 
-    fresh: Any = staticmethod(np.empty)  # a new compact array with memory, also while capturing; undefined contents
+    fresh: Any = staticmethod(np.empty)  # a new compact array with memory, in a captured step too
 
     def raise_index_errors(self):
         """Raise IndexError if captured steps that have finished were given wrong indices: on a GPU."""
@@ -173,7 +178,7 @@ class Launcher:
         return array, array
 
     def memory(self, nbytes):
-        """An array of bytes in which a captured step computes."""
+        """An array of bytes, for a captured step to compute in."""
         return np.empty(nbytes, np.uint8)
 
     def array_at(self, address, shape, dtype, strides, holder, writeable=True):
@@ -189,16 +194,17 @@ class Launcher:
     # -- arrays
 
     def compact(self, x):
-        """x, or a copy of it: dense and row-major."""
+        """x if it is dense and row-major, otherwise a copy that is."""
         return x if x.flags.c_contiguous else self.copy(x)
 
     def operand(self, x, dtype, shape=None, compact=True):
-        """x in a dtype and compact, or None: an argument beside the one that decides the dtype. Raises ValueError for
-        another shape than this one: a kernel would read what is not there."""
+        """x converted to a dtype, and compact: an argument beside the one that decides the dtype. None stays None.
+
+        Raises ValueError if x has another shape than `shape`, since a kernel would read beyond its end."""
         if x is None:
             return None
         if shape is not None and x.shape != shape:
-            raise ValueError(f"an array of shape {x.shape}, where {shape} is expected")
+            raise ValueError(f"got an array of shape {x.shape}, needs one of shape {shape}")
         if x.dtype != dtype:
             x = self.cast(x, dtype)
         return self.compact(x) if compact else x
@@ -215,7 +221,7 @@ def bytes_spanned(x):
 
 
 def threads_for(n, each=4):
-    """The power of 2 of threads that have up to `each` of n elements each."""
+    """The number of threads, a power of 2, that have up to `each` of n elements."""
     return 1 << (max(1, -(-n // each)) - 1).bit_length()
 
 
@@ -256,7 +262,7 @@ def is_writeable(x):
 
 @functools.lru_cache(4096)
 def layout(shape, itemsizes, *strides):
-    """The struct Layout for operands of one shape and their strides in bytes -> (number of elements, bytes)."""
+    """(number of elements, the struct Layout as bytes) for operands of one shape, with these strides in bytes."""
     dims = merged(shape, itemsizes, strides)
     if len(dims) > MAX_DIMS:
         raise ValueError(f"kernels take at most {MAX_DIMS} dims that cannot be merged, got shape {shape}")
@@ -275,7 +281,8 @@ def layout(shape, itemsizes, *strides):
 
 
 def merged(shape, itemsizes, strides):
-    """[(size, [step in each operand, in elements])]: the dims; those that all operands run through alike are one."""
+    """[(size, [step in each operand, in elements])] of the dims. Neighbouring dims that are evenly spaced in every
+    operand become one."""
     dims: list = []
     for n, *in_bytes in zip(shape, *strides):
         if n == 1:
@@ -289,12 +296,12 @@ def merged(shape, itemsizes, strides):
 
 
 def is_narrow(dims):
-    """Do all indices of merged dims, and the offsets of all operands, fit into 31 bits?"""
+    """True if all indices of merged dims, and the offsets of all operands, fit into 31 bits."""
     sizes, steps = zip(*dims)
     if 0 in sizes:
         return True
-    reaches = [sum((n - 1) * abs(step) for n, step in zip(sizes, of)) for of in zip(*steps)]
-    return max(math.prod(sizes), *reaches) < NARROW
+    largest_offsets = [sum((n - 1) * abs(step) for n, step in zip(sizes, of)) for of in zip(*steps)]
+    return max(math.prod(sizes), *largest_offsets) < NARROW
 
 
 def _run(dims):
@@ -307,13 +314,13 @@ def _run(dims):
 
 
 def divisor(d):
-    """What quotient() of layout.cuh takes to divide by d, in [1, 2^31)."""
+    """The number by which quotient() of layout.cuh divides by d, in [1, 2^31)."""
     shift = (d - 1).bit_length()  # ⌈log2 d⌉
     return shift << 32 | -(-(1 << (31 + shift)) // d)
 
 
 def broadcast_strides(x, shape):
-    """x's strides in bytes when it is broadcast to shape, which it is known to fit."""
+    """The strides of x in bytes when it is broadcast to `shape`. The caller has checked that it can be."""
     if x.shape == shape:
         return x.strides
     extra = len(shape) - x.ndim
@@ -322,5 +329,5 @@ def broadcast_strides(x, shape):
 
 @functools.cache
 def real(dtype):
-    """The dtype of arithmetic: R."""
+    """R of the kernels: the dtype of arithmetic on arrays of a dtype."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype

@@ -1,6 +1,6 @@
-"""Matrix products: tiles of the result to blocks, and long sums cut into parts, so that the whole GPU has work.
+"""Matrix products: a block computes a tile of the result, and long sums are split, so that the whole GPU has work.
 
-Natively, runners/native/matmul.py replaces `_matmul`, since matmul.cu does not work with one thread per block.
+On a CPU, runners/native/matmul.py replaces `_matmul`, since matmul.cu does not work with one thread per block.
 """
 
 import functools
@@ -15,36 +15,37 @@ from .rules import KERNEL
 
 PRODUCT = Struct("matmul.cuh", "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
-STEP = 16  # parts of k are multiples of it
+STEP = 16  # the parts of k are multiples of this
 STAGES = constant("matmul_tensor.cu", "STAGES")
-RESERVED = 1024  # bytes of shared memory that each block takes besides
-SHORTEST = 128  # the smallest k worth a block of its own
+RESERVED = 1024  # bytes of shared memory that the driver reserves for each block
+SHORTEST = 128  # the smallest part of k for which another block pays
 # The cost model of choose(). Its unit is the time of one multiplication on one multiprocessor, without tensor cores.
-# The costs are fitted to the times of GPT-2's products on an H200.
-JOIN = 800_000  # launching the kernel that adds up the parts of k
-TRAFFIC = 40  # reading or writing a number, shared by all multiprocessors
-START = 20  # filling a block's pipeline, in steps along k
+# The costs are fitted to the times of GPT-2's products on an H200; for other GPUs they are a heuristic.
+COST_OF_JOIN = 800_000  # launching the kernel that adds up the parts of k
+COST_OF_NUMBER = 40  # reading or writing a number, shared by all multiprocessors
+STEPS_TO_START = 20  # filling a block's pipeline, in steps along k
 
 
 class Tile(NamedTuple):
-    """What is known of tiles of one size."""
+    """How fast tiles of one size are computed."""
 
-    peak: float  # share of the peak rate that one reaches
+    peak: float  # the share of the peak rate that a block reaches
     tensor_peak: float  # the same with tensor cores
-    together: tuple  # time that 1, 2, … blocks take on one multiprocessor, in units of a block's when it is full
+    together: tuple  # the time of 1, 2, … blocks on one multiprocessor; 1 is a block's share when it is full
 
 
 SIDES = {128: Tile(0.9, 0.9, (1.25, 2)), 64: Tile(0.78, 0.66, (1.9, 2.2, 2.9, 4))}
-SPEED = {(2, 1): 6, (4, 1): 3, (4, 2): 5}  # how much faster tensor cores multiply, by an element's bytes and TENSOR
+SPEED = {(2, 1): 6, (4, 1): 3, (4, 2): 5}  # {(bytes of an element, TENSOR): how many times faster tensor cores are}
 
 
 class Matmul(Launcher):
-    processors = 132  # multiprocessors of the GPU; elsewhere those of an H100
-    shared_memory = 228 << 10  # bytes that each has
+    processors = 132  # multiprocessors of the GPU; these are an H100's
+    shared_memory = 228 << 10  # bytes of shared memory of each
 
     @KERNEL
     def matmul(self, a, b):
-        """(…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast, any strides. ValueError if shapes do not fit."""
+        """(…, n, k) @ (…, k, m): (…, n, m), with batch dims broadcast. Any strides. Raises ValueError if the shapes do
+        not fit."""
         return self._matmul(a, self.operand(b, a.dtype, compact=False), None)
 
     @KERNEL
@@ -64,52 +65,58 @@ class Matmul(Launcher):
         return dx, dweight, self.sum(rows, (0,), False) if wanted[2] else None
 
     def _as_matrix(self, x):
-        """(…, n) as (N, n); a view where the layout allows."""
+        """x (…, n) as (N, n): a view where the layout allows one."""
         return self.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
 
     def _matmul(self, a, b, bias):
-        """a @ b + bias, (m,) or None."""
+        """a @ b + bias. bias: (m,) or None."""
         tensor = self.tensor(a.dtype)
-        at = tuple(self.pointer(x) % (whole(a.dtype, tensor) * a.itemsize) == 0 for x in (a, b))
-        todo = tiling(a.shape, a.strides, b.shape, b.strides, at, a.dtype, self.processors, tensor, self.shared_memory)
-        y = self.empty(todo.shape, a.dtype)
+        aligned = tuple(self.pointer(x) % (elements_at_once(a.dtype, tensor) * a.itemsize) == 0 for x in (a, b))
+        plan = tiling(
+            a.shape, a.strides, b.shape, b.strides, aligned, a.dtype, self.processors, tensor, self.shared_memory
+        )
+        y = self.empty(plan.shape, a.dtype)
         if not y.size:
             return y
-        joined = todo.parts > 1
-        partial = self.empty((todo.parts, *y.shape), real(a.dtype)) if joined else None
-        args = y, partial, a, b, None if joined else bias, todo.numbers
-        self.launch(todo.file, "matmul", a.dtype, todo.blocks, todo.threads, *args, shared=todo.shared)
-        if joined:
-            args = y, partial, bias, todo.parts, y.size, y.shape[-1]
-            self.launch_each(y.size, todo.file, "matmul_join", a.dtype, *args)
+        is_split = plan.parts > 1
+        partial = self.empty((plan.parts, *y.shape), real(a.dtype)) if is_split else None
+        args = y, partial, a, b, None if is_split else bias, plan.numbers
+        self.launch(plan.file, "matmul", a.dtype, plan.blocks, plan.threads, *args, shared=plan.shared)
+        if is_split:
+            args = y, partial, bias, plan.parts, y.size, y.shape[-1]
+            self.launch_each(y.size, plan.file, "matmul_join", a.dtype, *args)
         return y
 
 
 class Tiling(NamedTuple):
+    """How a product is divided among blocks."""
+
     shape: tuple  # y's
-    file: str  # the kernel file, and the constants that it is compiled for
+    file: str  # the kernel file, and the constants for which it is compiled
     threads: int
     blocks: int
-    parts: int  # k is cut into so many
+    parts: int  # the number of parts that k is split into
     numbers: bytes  # the struct Product
     shared: int  # bytes of dynamic shared memory
 
 
 @functools.lru_cache(4096)
 def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, tensor=0, shared_memory=0):
-    """How a @ b is computed, from shapes, strides in bytes, whether the addresses of a and b are aligned, TENSOR of
-    tensor.cuh, and what a multiprocessor has of shared memory."""
+    """The Tiling of a @ b. Strides are in bytes.
+
+    aligned: for a and b, True if elements_at_once() can be read from the address. processors: multiprocessors. tensor:
+    TENSOR of tensor.cuh. shared_memory: bytes that a multiprocessor has."""
     shape, rows, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, dtype.itemsize)
     batches = math.prod(size for size, _, _ in dims)
-    count = whole(dtype, tensor)
+    count = elements_at_once(dtype, tensor)
     read_a = _reading(a, rows, k, [step for _, step, _ in dims], count if aligned[0] else 0)
     read_b = _reading(b, m, k, [step for _, _, step in dims], count if aligned[1] else 0)
-    large = tensor or (count > 2 and max(read_a, read_b) < 2)  # larger tiles need more registers than there are
+    large = tensor or (count > 2 and max(read_a, read_b) < 2)  # otherwise large tiles need too many registers
     side, parts = choose(rows, m, k, batches, large, processors, SPEED[dtype.itemsize, tensor] if tensor else 0)
     part = -(-k // (parts * STEP)) * STEP
     parts = -(-k // part) if k else 1
-    long = read_a == 1 and (read_b == 1 or (read_b == 0 and dtype.itemsize == 2))  # where that takes less time
-    line = 128 if long and shared_memory >= 2 * (stages(128, 128) + RESERVED) else 64
+    long_lines = read_a == 1 and (read_b == 1 or (read_b == 0 and dtype.itemsize == 2))  # they take less time here
+    line = 128 if long_lines and shared_memory >= 2 * (stages(128, 128) + RESERVED) else 64
     sizes, a_batch, b_batch = zip(*dims) if dims else ((), (), ())
     return Tiling(
         shape=shape,
@@ -126,12 +133,12 @@ def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, t
 
 
 def stages(side, line):
-    """Bytes of the stages of matmul_tensor.cu."""
+    """Bytes of shared memory that the stages of matmul_tensor.cu take."""
     return STAGES * 2 * side * line
 
 
 class Operands(NamedTuple):
-    """a @ b as products of matrices (n, k) @ (k, m), one for each place of the batch dims."""
+    """a @ b as matrix products (n, k) @ (k, m), one for each position of the batch dims."""
 
     shape: tuple  # y's
     n: int
@@ -143,7 +150,7 @@ class Operands(NamedTuple):
 
 
 def operands(a_shape, a_strides, b_shape, b_strides, itemsize):
-    """What a @ b has to multiply, as few products as the strides, in bytes, allow. ValueError if shapes do not fit."""
+    """a @ b as the fewest matrix products that the strides (in bytes) allow. Raises ValueError if shapes do not fit."""
     (n, k), m = a_shape[-2:], b_shape[-1]
     if k != b_shape[-2]:
         raise ValueError(f"matmul: inner sizes of {a_shape} and {b_shape} differ, {k} and {b_shape[-2]}")
@@ -152,7 +159,7 @@ def operands(a_shape, a_strides, b_shape, b_strides, itemsize):
     dims = _merged(batch, a_steps, b_steps)
     a, b = a_steps[-2:], (b_steps[-1], b_steps[-2])
     rows = n
-    while dims and dims[-1][2] == 0 and (rows == 1 or dims[-1][1] == rows * a[0]):  # a's batches are rows of one matrix
+    while dims and dims[-1][2] == 0 and (rows == 1 or dims[-1][1] == rows * a[0]):  # a's batch is more rows for one b
         size, step, _ = dims.pop()
         a = (step if rows == 1 else a[0]), a[1]
         rows *= size
@@ -162,13 +169,14 @@ def operands(a_shape, a_strides, b_shape, b_strides, itemsize):
 
 
 def _steps(shape, strides, itemsize, batch):
-    """Strides in elements of an operand whose batch dims are broadcast; 0 for a dim of size 1."""
+    """The strides, in elements, of an operand with its batch dims broadcast to `batch`; 0 for a dim of size 1."""
     steps = tuple(0 if size == 1 else stride // itemsize for size, stride in zip(shape, strides))
     return (0,) * (len(batch) + 2 - len(shape)) + steps
 
 
 def _merged(shape, a, b):
-    """[(size, step of a, step of b)] of batch dims, without those of size 1; neighbours merged where both allow it."""
+    """[(size, step of a, step of b)] of the batch dims. Dims of size 1 are left out, and neighbours become one where
+    both strides allow it."""
     dims: list = []
     for size, *steps in zip(shape, a, b):
         if dims and size != 1 and all(outer == step * size for outer, step in zip(dims[-1][1:], steps)):
@@ -179,15 +187,16 @@ def _merged(shape, a, b):
 
 
 @functools.cache
-def whole(dtype, tensor=0):
-    """The number of elements that the kernel moves at once: its V."""
+def elements_at_once(dtype, tensor=0):
+    """V of the kernel: the number of elements that it moves at once."""
     if tensor:
         return 16 // dtype.itemsize
     return 2 if real(dtype).itemsize == 8 else 4
 
 
 def _reading(steps, side, k, batch_steps, count):
-    """How the kernel reads an operand: its READ. count elements can be read at once from its address, if not 0."""
+    """READ of the kernel: how it reads an operand. count: how many elements can be read at once from its address, or
+    0."""
     across, along = steps
     direction = 1 if along == 1 else 0 if across == 1 else 3
     if direction < 2 and count:
@@ -202,11 +211,11 @@ def _tiles(n, m, side):
 
 
 def choose(n, m, k, batches, large, processors, tensor=0):
-    """(side of the tiles, parts of k) for what takes least time.
+    """(side of the tiles, parts of k) with the least estimated time.
 
-    large: may tiles be 128 × 128? They reuse more of what is read, but there are fewer of them. A multiprocessor's
-    blocks share it, so those of the busiest one count; one alone keeps it less busy. tensor: how much faster tensor
-    cores multiply, or 0 without them."""
+    Large tiles use each number that they read more often, but there are fewer of them. The blocks on one multiprocessor
+    share it, so the busiest multiprocessor decides; a single block cannot keep one busy. large: True if tiles may be
+    128 × 128. tensor: how many times faster tensor cores multiply, or 0 without them."""
     best: tuple = ()
     for side, tile in SIDES.items():
         if side == 128 and not large:
@@ -215,9 +224,9 @@ def choose(n, m, k, batches, large, processors, tensor=0):
         for parts in range(1, max(1, min(8 * processors // tiles, k // SHORTEST)) + 1):
             full, rest = divmod(-(-tiles * parts // processors), len(tile.together))
             turns = full * tile.together[-1] + (tile.together[rest - 1] if rest else 0)
-            speed = tensor or 1
-            time = turns * (k / parts + START * speed) * side * side / (tile.tensor_peak if tensor else tile.peak)
+            speed, peak = (tensor, tile.tensor_peak) if tensor else (1, tile.peak)
+            time = turns * (k / parts + STEPS_TO_START * speed) * side * side / peak
             if parts > 1:
-                time += speed * (JOIN + TRAFFIC * 2 * parts * n * m * batches / processors)
+                time += speed * (COST_OF_JOIN + COST_OF_NUMBER * 2 * parts * n * m * batches / processors)
             best = min(best or (time, side, parts), (time, side, parts))
     return best[1:]

@@ -1,6 +1,6 @@
-"""Arrays: making them, and moving their elements.
+"""Making arrays, and moving their elements.
 
-Elements are moved as unsigned integers of their size, so a kernel is compiled for four types, not for all.
+Elements are moved as unsigned integers of their size, so that a kernel is compiled for four types and not for all.
 """
 
 import functools
@@ -28,7 +28,7 @@ class Movement(Launcher):
     def to_numpy(self, x):
         refuse_within("reading values on the host")
         if x.size and not has_memory(x):
-            raise CaptureError("an array of a captured step has no values: ask its Tensor for numpy() in the step")
+            raise CaptureError("an array of a captured step has no values yet: call numpy() of its Tensor in the step")
         return x
 
     def quietly(self):
@@ -79,7 +79,7 @@ class Movement(Launcher):
         return self.move(self.empty(x.shape, x.dtype), x)
 
     def copy_to(self, target, source):
-        """target[...] = source, an array or a number, broadcast and cast. target may be any writeable view."""
+        """target[...] = source, broadcast and cast. source: an array or a number. target: any writeable view."""
         if not isinstance(source, self.array_type):
             source = self.full((), source, target.dtype)
         elif source.dtype != target.dtype:
@@ -91,7 +91,7 @@ class Movement(Launcher):
         self.move(target, self.expand(source, target.shape))
 
     def move(self, y, x):
-        """y[...] = x for arrays of one shape and item size that share no memory; returns y."""
+        """Copy x to y and return y. They have one shape and item size, and share no memory."""
         tiles, packed, n = _moving(y.shape, y.itemsize, y.strides, x.strides)
         if tiles is not None:
             self.launch("movement", "transpose", BITS[y.itemsize], n, TILE_THREADS, y, x, packed, *tiles)
@@ -128,7 +128,7 @@ class Movement(Launcher):
 
 
 def has_view(shape, strides, wanted):
-    """Can an array of this shape and strides be seen in another shape of the same size without a copy?"""
+    """True if an array of this shape and strides has a view of the shape `wanted`, which has as many elements."""
     if 0 in shape:
         return True
     merged: list = []  # [size, stride] of runs of dims that are evenly spaced
@@ -139,7 +139,7 @@ def has_view(shape, strides, wanted):
             merged[-1] = [merged[-1][0] * n, stride]
         else:
             merged.append([n, stride])
-    left = 1  # the part of the current run that is not divided yet; runs are taken from the last
+    left = 1  # what is left to divide of the current run; runs are taken from the last
     for n in reversed(wanted):
         if n == 1:
             continue
@@ -153,19 +153,21 @@ def has_view(shape, strides, wanted):
 
 @functools.lru_cache(4096)
 def _moving(shape, itemsize, y_strides, x_strides):
-    """How to move x to y: (what the kernel `transpose` takes beside it, or None, the struct Layout, tiles or else
-    elements)."""
+    """How to move x to y.
+
+    For the kernel `transpose`: (two divisors, the struct Layout, the number of tiles). For the kernel `copy`: (None,
+    the struct Layout, the number of elements)."""
     dims = [d for d, n in enumerate(shape) if n != 1]
     dims.sort(key=lambda d: -abs(y_strides[d]))  # so that writes run along the memory
-    pair = [next((d for d in dims if strides[d] == itemsize), -1) for strides in (x_strides, y_strides)]  # dense there
-    transposed = -1 not in pair and pair[0] != pair[1] and min(shape[d] for d in pair) >= 4
-    if transposed:
+    pair = [next((d for d in dims if strides[d] == itemsize), -1) for strides in (x_strides, y_strides)]  # dense dims
+    is_transposed = -1 not in pair and pair[0] != pair[1] and min(shape[d] for d in pair) >= 4
+    if is_transposed:
         dims = [d for d in dims if d not in pair] + pair
     sizes, y_steps, x_steps = (tuple(of[d] for d in dims) for of in (shape, y_strides, x_strides))
     n, packed = layout(sizes, (itemsize, itemsize), y_steps, x_steps)
-    laid = merged(sizes, (itemsize, itemsize), (y_steps, x_steps))
-    if not transposed or not is_narrow(laid):
+    runs = merged(sizes, (itemsize, itemsize), (y_steps, x_steps))
+    if not is_transposed or not is_narrow(runs):
         return None, packed, n
-    *outer, across, down = (n for n, _ in laid)
+    *outer, across, down = (n for n, _ in runs)
     across, down = -(-across // SIDE), -(-down // SIDE)
     return (divisor(across * down), divisor(across)), packed, math.prod(outer) * across * down

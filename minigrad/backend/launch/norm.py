@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm; x decides the dtype."""
+"""LayerNorm and RMSNorm. x decides the dtype."""
 
 from .launcher import TOTALS, Launcher
 from .rules import KERNEL
@@ -24,7 +24,7 @@ class Norm(Launcher):
         return self._norm_backward(dy, x, weight, None, rstd, (*wanted, False))[:2]
 
     def _norm(self, x, weight, bias, mean, eps):
-        """-> y, rstd. Writes the mean into `mean`; if that is None, it computes RMSNorm."""
+        """y and rstd. The mean is written to `mean`; if that is None, this is RMSNorm."""
         x = self.compact(x)
         y, rstd = self.empty(x.shape, x.dtype), self.empty((*x.shape[:-1], 1), x.dtype)
         rows, n = rstd.size, x.shape[-1]
@@ -41,13 +41,13 @@ class Norm(Launcher):
         dweight, dbias = (self.empty((n,), x.dtype) if w else None for w in wanted[1:])
         if not x.size:
             return dx, *(None if d is None else self.zeros((n,), x.dtype) for d in (dweight, dbias))
-        together = self.one_thread and any(wanted[1:])
-        if dx is not None and not together:
+        is_fused = self.one_thread and any(wanted[1:])  # then norm_sums computes dx too
+        if dx is not None and not is_fused:
             self.launch_rows(rows, n, "norm", "norm_dx", x.dtype, dx, dy, x, weight, mean, rstd, rows, n)
         if any(wanted[1:]):
-            blocks = min(rows, self.sums_of(x.size))  # each has many rows, so few sums are left to add up
+            blocks = min(rows, self.partial_sums(x.size))  # each sums many rows, so that few sums are left to add up
             parts = self.empty((2, blocks, n), TOTALS)
-            args = parts, dx if together else None, dy, x, weight, mean, rstd, rows, n, *wanted[1:]
+            args = parts, dx if is_fused else None, dy, x, weight, mean, rstd, rows, n, *wanted[1:]
             self.launch("norm", "norm_sums", x.dtype, blocks, self.row_threads(n), *args)
             self.launch("norm", "add_parts", x.dtype, (-(-n // 32), 2), 1024, dweight, dbias, parts, blocks, n)
         return dx, dweight, dbias

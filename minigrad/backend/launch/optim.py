@@ -1,4 +1,4 @@
-"""Optimizer steps, and norm and clipping of many arrays: one launch for all of them, through a table of slots."""
+"""Optimizer steps, and the norm and clipping of many arrays: one launch for all arrays, which a table lists."""
 
 import math
 
@@ -11,7 +11,7 @@ from .rules import EXACT, KERNEL
 SLOT = Struct("optim.cu", "Slot")
 CHUNK = constant("optim.cu", "CHUNK")  # elements of an array that one block updates
 THREADS = 256
-NOTHING = dict(m=None, v=None, g=None, row=0)
+NO_FIELDS = dict(m=None, v=None, g=None, row=0)
 
 
 class Optim(Launcher):
@@ -55,21 +55,21 @@ class Optim(Launcher):
             self._launch_slots("muon", dtype, rows, buffer, scale, self.stop_flag)
 
     def _orthogonal(self, x, steps, eps):
-        """Matrices x (N, n, k) made orthogonal; x may be overwritten.
+        """The matrices x (N, n, k) made orthogonal by Newton-Schulz iteration. x may be overwritten.
 
-        Where x is much longer than wide, what is iterated is A = x xᵀ alone, and the product of all that x has to be
-        multiplied by: less work on the same polynomial."""
+        If x is much longer than wide, only the small A = x xᵀ is iterated, together with the product of the factors by
+        which x is multiplied at the end: the same polynomial with less work."""
         half, dtype = x.dtype, real(x.dtype)
         x = self.cast(x, dtype) if half != dtype else x
         N, n, k = x.shape
-        side, tall = min(n, k), n > k
-        short = 2 * side <= max(n, k)
+        side, is_tall = min(n, k), n > k
+        iterates_square = 2 * side <= max(n, k)
 
         def times(q, x):
-            return self.matmul(x, q) if tall else self.matmul(q, x)
+            return self.matmul(x, q) if is_tall else self.matmul(q, x)
 
         def squared(x):
-            return self.matmul(x.mT, x) if tall else self.matmul(x, x.mT)
+            return self.matmul(x.mT, x) if is_tall else self.matmul(x, x.mT)
 
         parts = self.empty((N * _chunks(n * k),), TOTALS)
         self.launch("optim", "muon_squares", dtype, parts.size, THREADS, parts, x, n * k)
@@ -79,14 +79,14 @@ class Optim(Launcher):
             q = self.matmul(squares, squares)
             threads = self.row_threads(side)
             self.launch("optim", "muon_polynomial", dtype, N * side, threads, q, squares, side, *coefficients)
-            last = i + 1 == len(steps)
-            if short:
+            is_last = i + 1 == len(steps)
+            if iterates_square:
                 factor = q if factor is None else self.matmul(q, factor)
-                squares = None if last else self.matmul(self.matmul(q, squares), q)
+                squares = None if is_last else self.matmul(self.matmul(q, squares), q)
             else:
                 x = times(q, x)
-                squares = None if last else squared(x)
-        x = times(factor, x) if short else x
+                squares = None if is_last else squared(x)
+        x = times(factor, x) if iterates_square else x
         return self.cast(x, half) if half != dtype else x
 
     @KERNEL
@@ -113,11 +113,11 @@ class Optim(Launcher):
                 self.setitem(x, (), y)
 
     def _launch_slots(self, entry, dtype, slots, *args):
-        """A block for each chunk of the arrays in slots, {field of a Slot: array or number}."""
+        """Launch one block for each chunk of the arrays in slots, which are {field of a Slot: array or number}."""
         rows, chunks = [], 0
         for slot in slots:
             if size := slot["p"].size:
-                rows.append({**NOTHING, **slot, "size": size, "chunk": chunks})
+                rows.append({**NO_FIELDS, **slot, "size": size, "chunk": chunks})
                 chunks += _chunks(size)
         if rows:
             self.launch("optim", entry, dtype, chunks, THREADS, StructArray(SLOT, rows), len(rows), *args)
@@ -128,7 +128,7 @@ def _chunks(size):
 
 
 def _by_dtype(slots):
-    """(dtype, slots) for each dtype that the slots' first arrays have."""
+    """(dtype, slots) for each dtype among the first arrays of the slots."""
     groups: dict = {}
     for slot in slots:
         groups.setdefault(slot[0].dtype, []).append(slot)
@@ -136,7 +136,7 @@ def _by_dtype(slots):
 
 
 def _dense(x):
-    """x with its dims in the order that they have in memory: compact if x is a permutation of a compact array."""
+    """x with its dims in memory order: compact if x is a transposition of a compact array."""
     if x.flags.c_contiguous:
         return x
     return x.transpose(sorted(range(x.ndim), key=lambda d: -x.strides[d]))

@@ -1,4 +1,4 @@
-"""Reductions, running sums and orderings. x is treated as (outer, n, inner), and the n values are reduced to one."""
+"""Reductions, running sums and orderings. An array is seen as (outer, n, inner), and the n values become one."""
 
 import functools
 import math
@@ -10,19 +10,19 @@ from ..kernels import constant
 from .launcher import BOOL, INT64, TOTALS, Launcher, real
 from .rules import KERNEL, NUMPYS
 
-ROW_PART = 1 << 14  # most elements of a row that a block reduces
-EACH = 16  # least elements of a thread, in two turns of each_ahead() of common.cuh
+ROW_PART = 1 << 14  # the most elements of a row that a block reduces
+EACH = 16  # the fewest elements of a thread, in two turns of each_ahead() of common.cuh
 WIDTH = constant("accumulate.cuh", "WIDTH")  # columns of a block
-FEW = 16  # values that one thread may reduce
-SORTED = 2048  # elements that a block sorts
-SUMMED = 4096  # elements whose running sums one block makes
-LONG_COLUMN, MANY = 128, 1 << 16  # columns at least this long become rows unless there are at least this many
+FEW = 16  # the most values that one thread reduces
+SORTED = 2048  # the most elements that a block sorts
+SUMMED = 4096  # the most elements whose running sums one block computes
+LONG_COLUMN, MANY = 128, 1 << 16  # columns at least this long are transposed to rows, if there are fewer than MANY
 
 
 class Reduce(Launcher):
-    """Integers and bools sum in int64, float16 in float32. A reduction's result is laid out as its input is."""
+    """Integers and bools sum in int64, float16 in float32. The result of a reduction is laid out like its input."""
 
-    column_part = 256  # rows that a block reduces at most: few where many blocks run at once
+    column_part = 256  # the most rows that a block reduces: few where many blocks run at the same time
 
     @KERNEL
     def sum(self, x, dims, keepdim):
@@ -49,7 +49,8 @@ class Reduce(Launcher):
         return x if x.dtype == BOOL else self.ne(x, 0)
 
     def _reduce(self, name, x, dims, keepdim, dtype, empty=None):
-        """x reduced over the tuple dims -> dtype. empty: the result of no values at all; None: it has none."""
+        """x reduced over the tuple dims, as an array of `dtype`. empty: the result of reducing no values; None if the
+        caller has excluded that."""
         order = None
         if not x.flags.c_contiguous:
             x, order = self._in_memory_order(x)
@@ -63,7 +64,7 @@ class Reduce(Launcher):
         return y.reshape(shape) if back is None else y.reshape(kept).transpose(back).reshape(shape)
 
     def _fold(self, name, x, outer, n, inner, dtype):
-        """x (outer, n, inner) -> (outer, inner), n ≥ 1; in two launches or more where n is large."""
+        """x (outer, n, inner) reduced to (outer, inner), n ≥ 1, in two or more launches if n is large."""
         rows = inner == 1 and n > FEW
         if not rows and n <= FEW and inner < FEW:
             y = self.empty((outer, inner), dtype)
@@ -100,7 +101,8 @@ class Reduce(Launcher):
         return self._arg_rows(entry, last.reshape(math.prod(shape), x.shape[dim])).reshape(shape)
 
     def _arg_rows(self, entry, x):
-        """x (rows, n) -> (rows, 1): of the best of each part the best."""
+        """The position of the best of each row of x (rows, n): (rows, 1). A long row is cut into parts, and the best of
+        their best is found."""
         rows, n = x.shape
         parts, part = shares(n, n if self.one_thread else ROW_PART)
         y = self.empty((rows, parts), INT64)
@@ -118,7 +120,7 @@ class Reduce(Launcher):
         return y.transpose(*range(dim), -1, *range(dim, x.ndim - 1))
 
     def _orders(self, x, descending):
-        """x (rows, n) -> indices (rows, n) that sort the rows."""
+        """The indices (rows, n) that sort each row of x (rows, n)."""
         rows, n = x.shape
         parts, part = (1, n) if self.one_thread else shares(n, SORTED)
         y, other = self.empty(x.shape, INT64), self.empty(x.shape, INT64)
@@ -163,20 +165,21 @@ class Reduce(Launcher):
 
 @functools.lru_cache(4096)
 def reduction(shape, order, dims, keepdim):
-    """How to reduce x of `shape`, whose dims have the numbers `order` (None: they are in order), over dims.
+    """How to reduce x over dims: ([(outer, n, inner) of each fold], kept, result, back).
 
-    -> ([(outer, n, inner) of each fold], shape of the result in memory, its shape, and the transposition to its order
-    of dims; None: none is needed)."""
+    shape: of x in memory, whose dims are the dims `order` of x (None: in order). kept: the shape of the result in
+    memory, with size 1 for reduced dims. result: the shape of the result. back: the transposition from memory to the
+    order of dims, or None if none is needed."""
     dims = normalize_axis_tuple(dims, len(shape))
     gone = [d in dims for d in order or range(len(shape))]
-    runs: list = []  # neighbouring dims that go or stay together: (size, do they go?)
+    runs: list = []  # neighbouring dims of which all are reduced, or none: (size, True if they are reduced)
     for n, reduced in zip(shape, gone):
         if runs and runs[-1][1] == reduced:
             runs[-1] = runs[-1][0] * n, reduced
         elif n != 1:
             runs.append((n, reduced))
     folds = []
-    while any(reduced for _, reduced in runs):  # one run after the other, from the last
+    while any(reduced for _, reduced in runs):  # fold one run after the other, from the last
         at = max(i for i, (_, reduced) in enumerate(runs) if reduced)
         n = runs.pop(at)[0]
         outer, inner = (math.prod(size for size, _ in part) for part in (runs[:at], runs[at:]))
@@ -186,18 +189,18 @@ def reduction(shape, order, dims, keepdim):
     result = kept if back is None else tuple([kept[d] for d in back])
     if not keepdim:
         result = tuple([n for d, n in enumerate(result) if d not in dims])
-    # Where nothing is reduced, the result must be a new array all the same, of its dtype.
+    # If nothing is reduced, one fold of n = 1 makes the new array of the result's dtype.
     return folds or [(1, 1, math.prod(shape))], kept, result, back
 
 
 @functools.cache
 def accumulator(dtype):
-    """The dtype that sums add up in: A of accumulate.cuh."""
+    """A of accumulate.cuh: the dtype in which arrays of a dtype are summed."""
     return real(dtype) if dtype.kind == "f" else INT64
 
 
 def shares(n, most):
-    """(how many, how large): n things in equal shares of at most `most`; the last may be smaller."""
+    """(count, size) of equal shares of n elements, of at most `most` each. The last share may be smaller."""
     count = -(-n // most)
     size = -(-n // count)
     return -(-n // size), size

@@ -1,4 +1,4 @@
-"""Softmax and its relatives, over rows of n elements that lie side by side."""
+"""Softmax, log-softmax and logsumexp. A kernel works on rows of n elements that lie side by side."""
 
 import math
 
@@ -8,17 +8,17 @@ from numpy.lib.array_utils import normalize_axis_index
 from .launcher import Launcher
 from .rules import KERNEL
 
-COLUMNS = 16  # neighbours that are worth being taken together
-LONG, FEW = 1 << 17, 64  # elements of a row that is worth several blocks, and rows that need them
+COLUMNS = 16  # on a CPU, with at least so many elements side by side, whole-array primitives are faster than rows
+LONG, FEW = 1 << 17, 64  # on a GPU, rows of at least LONG elements need several blocks each, if there are under FEW
 
 
 class Softmax(Launcher):
     @KERNEL
     def softmax(self, x, dim):
-        as_it_is = dim == x.ndim - 1 and x.flags.c_contiguous  # nearly always
-        if not (as_it_is and self.one_thread) and self._by_columns(x, dim):
-            return self.div(*self._exp_sums(self._below_top(x, dim), dim))
-        return self._by_rows("softmax", *((x, None) if as_it_is else self._rows_last(x, dim)))
+        has_rows = dim == x.ndim - 1 and x.flags.c_contiguous  # the usual case
+        if not (has_rows and self.one_thread) and self._by_columns(x, dim):
+            return self.div(*self._exp_and_sums(self._below_top(x, dim), dim))
+        return self._by_rows("softmax", *((x, None) if has_rows else self._rows_last(x, dim)))
 
     @KERNEL
     def softmax_backward(self, dy, y, dim):
@@ -34,11 +34,11 @@ class Softmax(Launcher):
     def log_softmax(self, x, dim):
         if self._by_columns(x, dim):
             x = self._below_top(x, dim)
-            return self.sub(x, self.log(self._exp_sums(x, dim)[1]))
+            return self.sub(x, self.log(self._exp_and_sums(x, dim)[1]))
         return self._by_rows("log_softmax", *self._rows_last(x, dim))
 
     def _by_rows(self, entry, x, back):
-        """The kernel of that name on the rows of x; back: the order of dims that the result gets, or None."""
+        """The result of an entry point on the rows of x. back: the transposition that the result gets, or None."""
         y = self.empty(x.shape, x.dtype)
         n = x.shape[-1]
         rows = x.size // (n or 1)
@@ -56,7 +56,7 @@ class Softmax(Launcher):
         return y if back is None else y.transpose(back)
 
     def _softmax_backward(self, dy, y, scale):
-        """dx of scale * x, all compact, along the last dim."""
+        """dx, where y = softmax(scale * x) along the last dim. All arrays are compact."""
         dx = self.empty(y.shape, y.dtype)
         n = y.shape[-1]
         rows = y.size // (n or 1)
@@ -64,8 +64,8 @@ class Softmax(Launcher):
         return dx
 
     def _by_columns(self, x, dim):
-        """Are several launches over all of x better than rows? Natively, if elements beside each other can be taken
-        together; on a GPU, if a block for each row leaves most of it idle."""
+        """True if elementwise primitives and reductions of the whole array are faster than a kernel for rows: on a CPU,
+        if many elements lie side by side across dim; on a GPU, if one block per row leaves most of it idle."""
         if not (x.size and x.flags.c_contiguous):
             return False
         if self.one_thread:
@@ -73,20 +73,21 @@ class Softmax(Launcher):
         return x.shape[dim] >= LONG and x.size // x.shape[dim] < FEW and x.dtype != np.float16
 
     def _top(self, x, dim):
-        """The largest along dim; the least float where all are -∞."""
+        """The maximum along dim. Where all elements are -∞, it is the least finite float."""
         return self.maximum(self.max(x, (dim,), True), float(np.finfo(x.dtype).min))
 
     def _below_top(self, x, dim):
-        """x less the largest along dim: -∞ where all are, not NaN."""
+        """x minus its maximum along dim. Where all elements are -∞ they stay -∞, instead of becoming NaN."""
         return self.sub(x, self._top(x, dim))
 
-    def _exp_sums(self, x, dim):
-        """e^x and its sums along dim: at least 1, since one x is 0, unless all are -∞."""
+    def _exp_and_sums(self, x, dim):
+        """e^x and its sums along dim, for an x whose maximum is 0, so that each sum is at least 1. Where all elements
+        are -∞, 1 takes the place of the sum."""
         y = self.exp(x)
         return y, self.maximum(self.sum(y, (dim,), True), 1.0)
 
     def _rows_last(self, x, dim):
-        """x compact with `dim` last, and the order of dims that moves it back; None: it is where it was."""
+        """(x, compact and with dim last; the transposition that moves dim back, or None if it was last)."""
         dim = normalize_axis_index(dim, x.ndim)
         if dim == x.ndim - 1:
             return x if x.flags.c_contiguous else self.copy(x), None

@@ -1,4 +1,5 @@
-"""What a compiler gets for a kernel file and a dtype. Elementwise kernels are made from a table in elementwise.cu."""
+"""The text that a compiler gets for a kernel file and a dtype. Elementwise kernels are generated from a table in
+elementwise.cu."""
 
 import functools
 import re
@@ -11,10 +12,10 @@ from ..kernels import C_TYPES, flattened, text
 
 @functools.cache
 def source(file, dtype, path=None, only=None):
-    """What to compile for kernels/<file>.cu on arrays of a dtype (a name such as 'float32').
+    """The text to compile for kernels/<file>.cu on arrays of a dtype (a name such as 'float32').
 
-    file may go on with constants that the kernel wants known when it is compiled: 'matmul SIDE=64 READ_A=0 READ_B=0'.
-    path: of the text, where that is not in kernels/. only: an entry point, of those that are made from formulas."""
+    file: may end in constants for the kernel, as in 'matmul SIDE=64 READ_A=0 READ_B=0'. path: of the text, if it is not
+    in kernels/. only: the one entry point to generate from the table, instead of all."""
     file, *constants = file.split()
     kind = C_TYPES[dtype]
     real = "float" if dtype == "float16" else kind
@@ -27,13 +28,13 @@ def source(file, dtype, path=None, only=None):
 
 
 class Formula(NamedTuple):
-    """y = f(a), f(a, b) or f(a, b, c) at each place."""
+    """y = f(a), f(a, b) or f(a, b, c), element by element."""
 
     name: str
-    kinds: str  # f: it takes floats; i: integers; b: bools
-    bools: bool  # is y of bools?
+    kinds: str  # the dtypes it is defined for: f for floats, i for integers, b for bools
+    bools: bool  # True if y is of bools
     c: str  # y in C
-    ints: str  # y of integers and bools in C
+    ints: str  # y in C for integers and bools
 
     @property
     def arity(self):
@@ -41,7 +42,7 @@ class Formula(NamedTuple):
 
     @property
     def wide(self):
-        """Are integers taken as long long? What is compared with them may be a number outside their dtype."""
+        """True if integers are read as long long, since they may be compared with a number outside of their dtype."""
         return self.bools and self.arity == 2
 
 
@@ -57,12 +58,12 @@ TABLE = {formula.name: formula for formula in _table()}
 
 
 def kind_of(dtype):
-    """'f', 'i' or 'b', or another letter for what kernels do not know."""
+    """'f', 'i' or 'b' as in the table; another letter if kernels do not take the dtype."""
     return {"u": "i"}.get(dtype.kind, dtype.kind)
 
 
 def entries(dtype, only=None):
-    """The C text of all entry points for a dtype (a name such as 'float32'), or of one."""
+    """The C text of the generated entry points for a dtype (a name such as 'float32'): all, or only one."""
     kind = kind_of(np.dtype(dtype))
     found = [formula for formula in TABLE.values() if kind in formula.kinds]
     return "\n".join(_entry(formula, kind) for formula in found if only in (None, f"{formula.name}_kernel"))

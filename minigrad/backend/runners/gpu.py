@@ -117,7 +117,7 @@ class Cuda(Launched):
     def spread(self, n):
         return _spread(n, self.processors)
 
-    def sums_of(self, n):
+    def partial_sums(self, n):
         return min(-(-n // 4096), 8 * self.processors)
 
     def _start(self, file, entry, dtype, grid, block, shared, args):

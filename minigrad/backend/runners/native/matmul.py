@@ -31,7 +31,7 @@ class Gemm(Launcher):
             # The address of a compact array is found much faster, and a.mT has the same one.
             a, b = a.mT if todo.turn_a else a, b.mT if todo.turn_b else b
             args = (y, b, a, bias, todo.numbers) if todo.swapped else (y, a, b, bias, todo.numbers)
-            self._run("gemm", "gemm", y.dtype, (todo.blocks,), (1,), 0, args)
+            self._start_or_capture("gemm", "gemm", y.dtype, (todo.blocks,), (1,), 0, args)
         return y
 
 

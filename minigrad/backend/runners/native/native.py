@@ -75,7 +75,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     def spread(self, n):
         return (1, 1) if n < 2 * SHARE else (min(2 * self.threads, n // SHARE), 1)
 
-    def sums_of(self, n):
+    def partial_sums(self, n):
         return max(1, min(256, n // (4 * SHARE)))
 
     def rows(self, rows, n, each=4):
@@ -84,7 +84,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
     def launch_rows(self, rows, n, file, entry, dtype, *args):
         """Run an entry point built on rows.cuh over `rows` rows of n elements: a block of one thread for each."""
         if rows:
-            self._run(file, entry, dtype, (rows,), (1,), 0, args)
+            self._start_or_capture(file, entry, dtype, (rows,), (1,), 0, args)
 
     def _start(self, file, entry, dtype, grid, block, shared, args):
         kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
