@@ -77,7 +77,7 @@ def test_compiles_once(cache):
 def test_a_folder_that_others_may_write_to_is_refused(cache, mode):
     cache.mkdir()
     cache.chmod(mode)
-    with pytest.raises(CompilerError, match="may be written to by others"):
+    with pytest.raises(CompilerError, match="can be written to by others"):
         folder()
 
 

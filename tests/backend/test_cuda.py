@@ -225,7 +225,7 @@ def a_machine(**changes):
         ({"driverGetVersion": lambda: 0}, "no NVIDIA driver$"),
         ({"getDeviceCount": raises(CUDARuntimeError(100))}, r"no GPU was found \(cudaErrorNamed"),
         ({"getDeviceCount": lambda: 0}, "no GPU was found"),
-        ({"driverGetVersion": lambda: 12040}, "made for CUDA 13.*driver for CUDA 12: pip install cupy-cuda12x nvidia"),
+        ({"driverGetVersion": lambda: 12040}, "for CUDA 13.*driver for CUDA 12: pip install cupy-cuda12x nvidia"),
         ({"driverGetVersion": lambda: 11080}, "driver for CUDA 11: a newer driver is needed"),
         (
             {"driverGetVersion": lambda: 12080, "runtimeGetVersion": lambda: 12090},

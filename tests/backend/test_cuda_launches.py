@@ -83,7 +83,7 @@ def test_arguments_become_exactly_what_is_declared():
         (["int"], [1 << 31], "out of bounds"),
         (["unsigned"], [-1], "out of bounds"),
         (["float"], ["one"], "could not convert"),
-        (["*", "int"], [3, 3], "an array of this device was expected, not int"),
+        (["*", "int"], [3, 3], "needs an array of the GPU, got int"),
         (["long long", "int"], [1], "shorter"),
         (["long long"], [1, 2], "longer"),
         (["Layout"], [3], "int"),

@@ -1,1 +1,1 @@
-"""What runs kernels: a GPU through CuPy (cuda), and the CPU at speed (native)."""
+"""The backends that run kernels: Cuda, on a GPU through CuPy, and Native, on the CPU."""

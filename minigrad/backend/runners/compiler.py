@@ -1,6 +1,6 @@
-"""The C++ compiler, and the folder of compiled kernels: a source is compiled once per machine, and kept.
+"""The C++ compiler, and the cache folder of compiled kernels: a source is compiled once per machine.
 
-The folder's files are loaded and run, so nobody else may write there. Each is written whole or not at all.
+The files of the folder are loaded and run, so nobody else may write there. Each is written whole or not at all.
 """
 
 import ctypes
@@ -25,11 +25,11 @@ from ...base.files import atomic_write
 
 log = logging.getLogger("minigrad")
 NAMES = "g++", "c++", "clang++"
-LIMIT = 600  # seconds for one source, which takes about ten
+LIMIT = 600  # seconds after which the compiler is stopped; a source usually takes about ten
 
 
 class Source(NamedTuple):
-    """What one shared library is made of. label names the file, for people who look into the cache."""
+    """What one shared library is compiled from. label: begins the file's name, for people who look into the cache."""
 
     text: str
     flags: tuple
@@ -37,48 +37,50 @@ class Source(NamedTuple):
 
 
 def folder():
-    """The path of the cache folder: $MINIGRAD_CACHE, or minigrad/ in $XDG_CACHE_HOME or ~/.cache. It is made
-    if missing.
+    """The path of the cache folder, which is made if it is missing: $MINIGRAD_CACHE, or minigrad/ in $XDG_CACHE_HOME or
+    ~/.cache.
 
-    Raises CompilerError if it cannot be made, if it is someone else's, or if others may write there."""
+    Raises CompilerError if it cannot be made, belongs to another user, or can be written to by others."""
     if os.name != "posix":
-        raise CompilerError("the kernel cache needs POSIX's owners and modes of files")
+        raise CompilerError("the kernel cache needs POSIX file owners and modes")
     xdg = os.environ.get("XDG_CACHE_HOME") or ""
-    base = xdg if os.path.isabs(xdg) else "~/.cache"  # a relative path is to be ignored, says XDG
+    base = xdg if os.path.isabs(xdg) else "~/.cache"  # the XDG specification says to ignore a relative path
     path = os.path.realpath(os.path.expanduser(os.environ.get("MINIGRAD_CACHE") or f"{base}/minigrad"))
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
         about = os.stat(path)
     except OSError as error:
-        why = f"{error.strerror}; name another in MINIGRAD_CACHE"
+        why = f"{error.strerror}; name another folder in MINIGRAD_CACHE"
         raise CompilerError(f"the cache folder {path} cannot be made: {why}") from error
     if about.st_uid not in (0, os.geteuid()):
-        raise CompilerError(f"the cache folder {path} belongs to another user: name another in MINIGRAD_CACHE")
+        raise CompilerError(f"the cache folder {path} belongs to another user: name another folder in MINIGRAD_CACHE")
     if about.st_mode & 0o022:
-        raise CompilerError(f"the cache folder {path} may be written to by others: chmod go-w {path}")
+        raise CompilerError(f"the cache folder {path} can be written to by others: chmod go-w {path}")
     return path
 
 
 def keep(path, data):
-    """Write a file of the folder, for its owner alone. Raises OSError."""
+    """Write a file of the cache folder, readable by its owner alone. Raises OSError."""
     atomic_write(path, data, mode=0o600)
 
 
 @functools.cache
 def find_compiler():
     """The command that runs the C++ compiler, as a tuple of words: $CXX, which may have arguments ("ccache g++"), or
-    the first of g++, c++, clang++. Raises CompilerError if there is none."""
+    the first of g++, c++, clang++ that there is. Raises CompilerError if there is none."""
     wanted = shlex.split(os.environ.get("CXX", ""))
     for words in [wanted] if wanted else [[name] for name in NAMES]:
-        if path := shutil.which(words[0]):
+        path = shutil.which(words[0])
+        if path:
             return (os.path.abspath(path), *words[1:])
-    none = "no C++ compiler (g++ or clang++) was found (apt install g++)"
-    raise CompilerError(f"CXX={shlex.join(wanted)} cannot be run" if wanted else none)
+    if wanted:
+        raise CompilerError(f"CXX={shlex.join(wanted)} cannot be run")
+    raise CompilerError("no C++ compiler (g++ or clang++) was found (apt install g++)")
 
 
 @functools.cache
 def machine():
-    """What a result depends on beside its source: the compiler behind the command, and what -march=native looks at."""
+    """What a compiled kernel depends on besides its source: the compiler, and the CPU that -march=native finds."""
     files = [os.stat(path) for word in find_compiler() if (path := shutil.which(word))]
     compiler = [*find_compiler(), *((about.st_size, about.st_mtime_ns) for about in files)]
     try:
@@ -90,12 +92,13 @@ def machine():
 
 
 def load(source):
-    """The shared library of a Source as a ctypes.CDLL: from the cache, or compiled. Raises CompilerError."""
+    """The shared library of a Source as a ctypes.CDLL, from the cache or compiled now. Raises CompilerError."""
     return load_all([source])[0]
 
 
 def load_all(sources, threads=1):
-    """[the ctypes.CDLL of each Source]. What is not kept yet is compiled, several at a time. Raises CompilerError."""
+    """The ctypes.CDLL of each Source, as a list. Sources that are not in the cache are compiled, several at a time.
+    Raises CompilerError."""
     place = folder()
     paths = [Path(place, _name(source)) for source in sources]
     missing = {path: source for path, source in zip(paths, sources) if not path.exists()}
@@ -106,7 +109,7 @@ def load_all(sources, threads=1):
             def build(source, path):
                 try:
                     _build(source, path)
-                except CompilerError:  # after Ctrl-C, which ends the compiler too, this may come before the interrupt
+                except CompilerError:  # Ctrl-C ends the compiler too, so this may come before the KeyboardInterrupt
                     pool.shutdown(wait=False, cancel_futures=True)
                     raise
 
@@ -145,5 +148,5 @@ def _build(source, path):
             raise CompilerError(f"{name} cannot compile {source.label}: {why}")
         try:
             keep(path, result.read_bytes())
-        except OSError as error:  # full, read-only, gone
+        except OSError as error:  # the disk is full, read-only or gone
             raise CompilerError(f"the cache folder {path.parent} cannot be used: {error.strerror}") from error

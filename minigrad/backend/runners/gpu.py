@@ -1,7 +1,7 @@
-"""Kernels on an NVIDIA GPU: CuPy's RawKernels. It gives memory, views and streams too, and computes nothing.
+"""The backend of an NVIDIA GPU. CuPy provides memory, views, streams and launches; it computes nothing.
 
-CuPy is imported when a Cuda is made, not before. Work is queued on CuPy's current stream; only to_numpy() and
-synchronize() wait for it. A Cuda is the GPU that was current when it was made, and refuses the arrays of others.
+CuPy is imported when a Cuda is made, not before. Work is queued on CuPy's current stream, and only to_numpy() and
+synchronize() wait for it. A Cuda belongs to the GPU that was current when it was made, and refuses arrays of others.
 """
 
 import functools
@@ -22,19 +22,19 @@ from ..launch.rules import capturable
 from . import nvrtc
 from .checks import NONE_WRONG, LineCheck, checked_indices
 
-PACKAGES = {  # {version of CUDA: its packages}
+PACKAGES = {  # {version of CUDA: the packages to install}
     12: "cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
     13: "cupy-cuda13x nvidia-cuda-nvrtc nvidia-cuda-runtime",
 }
 INSTALL = f"pip install {PACKAGES[13]} (for a driver of CUDA 12, or a GPU before Turing: {PACKAGES[12]})"
 MOST_LINE_CHECKS = 256  # lines whose check and its memory are remembered
 # The methods of a Cuda that call the driver; all others use these.
-OF_A_GPU = "_start", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
+DRIVER_CALLS = "_start", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
 
 
 def why_not():
-    """What stands between this machine and device='cuda', or None: the first missing of CuPy, a driver, a GPU, NVRTC,
-    and CUDA's headers."""
+    """The message that says why device='cuda' cannot be used here: the first that is missing of CuPy, a driver, a GPU,
+    NVRTC and CUDA's headers. None if it can be used."""
     if importlib.util.find_spec("cupy") is None:
         return f"device 'cuda' needs CuPy, which is not installed: {INSTALL}"
     try:
@@ -47,14 +47,14 @@ def why_not():
         return "device 'cuda': CuPy is installed, but there is no NVIDIA driver"
     if driver < cuda:
         advice = f"pip install {PACKAGES[driver]}" if driver in PACKAGES else "a newer driver is needed"
-        return f"device 'cuda': this CuPy is made for CUDA {cuda}, and the NVIDIA driver for CUDA {driver}: {advice}"
+        return f"device 'cuda': this CuPy is for CUDA {cuda}, and the NVIDIA driver for CUDA {driver}: {advice}"
     _, nvrtc_package, headers_package = PACKAGES[min(PACKAGES, key=lambda version: abs(version - cuda))].split()
     try:
         count = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
         count = error
     if not isinstance(count, int) or count == 0:
-        return f"device 'cuda': CuPy and a driver are here, but no GPU was found ({count})"
+        return f"device 'cuda': CuPy and a driver are installed, but no GPU was found ({count})"
     try:
         compiler, _ = cupy.cuda.nvrtc.getVersion()
     except Exception as error:  # CuPy's loader has exceptions of its own
@@ -70,16 +70,16 @@ def why_not():
 
 
 def first_line(error):
-    """What an exception says, in a line."""
+    """The first line of an exception's message, or the name of its class."""
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 class Cuda(Launched):
-    """Every primitive, on the GPU that is current when this is made."""
+    """Every primitive, on the GPU that was current when this was made."""
 
     device = devices.device("cuda")
     captures = True
-    alignment = 16  # bytes that a thread may read at once
+    alignment = 16  # the most bytes that a thread reads at once
 
     def __init__(self):
         import cupy
@@ -101,15 +101,15 @@ class Cuda(Launched):
             os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self):
-        """In a child of a fork, where CUDA's driver works no more, refuse all that needs it."""
+        """In a child of os.fork(), refuse everything that needs CUDA's driver, which does not work there."""
 
         def refuse(*args):
             raise RuntimeError(
-                "device 'cuda' cannot be used in a child of os.fork(), once its parent has used it: CUDA's driver does "
-                "not work there. Start processes anew: multiprocessing.get_context('spawn')"
+                "device 'cuda' cannot be used in a child of os.fork() if its parent has used it: CUDA's driver does "
+                "not work there. Start new processes: multiprocessing.get_context('spawn')"
             )
 
-        for name in OF_A_GPU:
+        for name in DRIVER_CALLS:
             setattr(self, name, refuse)
 
     # -- kernels
@@ -124,12 +124,12 @@ class Cuda(Launched):
         self.kernel(file, entry, dtype)(grid, block, shared, self.with_packed_structs(args))
 
     def kernel(self, *key):
-        """The Kernel of a file, entry and dtype."""
+        """The Kernel of a file, entry point and dtype."""
         return self._kernels.get(key) or self._load(*key)
 
     def _load(self, file, entry, dtype):
-        """Begin to compile a file. Its kernels wait for that when they are first launched: so what a step
-        has captured is compiled side by side."""
+        """Begin to compile a file. A kernel waits for that when it is first launched, so the files that a captured step
+        needs are compiled side by side."""
         only = entry if file == "elementwise" else None
         text = nvrtc.text(file, dtype.name, only)
         names = list(entry_points(text))
@@ -137,7 +137,7 @@ class Cuda(Launched):
 
         @functools.cache
         def functions():
-            with tempfile.TemporaryDirectory() as folder:  # new each time: CuPy knows modules by their paths
+            with tempfile.TemporaryDirectory() as folder:  # a new one each time, since CuPy caches modules by path
                 path = os.path.join(folder, "module")
                 with open(path, "wb") as written:
                     written.write(binary.result())
@@ -165,28 +165,29 @@ class Cuda(Launched):
     zeros = capturable("zeros", _zeros, Launched.zeros)  # a memset; a captured step launches a kernel instead
 
     def from_numpy(self, x):
-        """A copy on the GPU, through page-locked memory of CuPy's and without waiting: x may change at once."""
-        return self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat: CuPy fills 0-d arrays with a kernel of its own
+        """A copy on the GPU, through page-locked memory of CuPy's: it does not wait, and x may change at once."""
+        return self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat, since CuPy fills 0-d arrays with its own kernel
 
     # A captured step uploads the numbers once, and copies them at each call.
     arange = capturable("arange", Launched.arange, lambda self, *args: self.copy(Launched.arange(self, *args)))
 
     def to_numpy(self, x):
-        """A copy in the CPU's memory. This waits for all that was queued before."""
+        """A copy in the CPU's memory. This waits for everything that was queued before."""
         refuse_within("reading values on the host")
-        with uncaptured(after=False):  # a step that is being captured has no part in it
+        with uncaptured(after=False):  # the copy is not part of a captured step
             y = self.compact(x).get()
         self.raise_index_errors()
         return y
 
     def pinned(self, shape, dtype):
-        """A NumPy array, not initialised, in page-locked memory, which the GPU reads and writes without the host."""
+        """A NumPy array in page-locked memory, which the GPU can read and write by itself. Its contents are
+        undefined."""
         dtype, size = np.dtype(dtype), math.prod(shape)
         memory = self._cupy.cuda.alloc_pinned_memory(max(1, size * dtype.itemsize))
         return np.frombuffer(memory, dtype, size).reshape(shape)
 
     def synchronize(self):
-        """Wait for all that was queued on the current stream."""
+        """Wait for everything that was queued on the current stream."""
         refuse_within("waiting for the GPU")
         self.current_stream().synchronize()
         self.raise_index_errors()
@@ -204,10 +205,11 @@ class Cuda(Launched):
         return self.own(x).data.ptr
 
     def own(self, x):
-        """x, an array of CuPy. Raises RuntimeError if it lies on another GPU, whose memory this one may not reach."""
+        """x, a CuPy array. Raises RuntimeError if it lies on another GPU, whose memory this one may not be able to
+        reach."""
         if x.data.device_id != self.gpu and x.size:
             raise RuntimeError(
-                f"an array of GPU {x.data.device_id}, but device 'cuda' is GPU {self.gpu}, which was current when it "
+                f"got an array of GPU {x.data.device_id}, but device 'cuda' is GPU {self.gpu}, the current one when it "
                 f"was first used: copy the array there, or keep GPU {self.gpu} current"
             )
         return x
@@ -244,14 +246,15 @@ class Cuda(Launched):
         return self.from_numpy(np.zeros(1, np.int64))
 
     def address(self, x):
-        """The address of an array's first element, to tell arrays apart. pointer() is for kernels."""
+        """The address of an array's first element, to tell arrays apart. (For kernels, pointer() checks the GPU
+        too.)"""
         return x.data.ptr
 
     def memory(self, nbytes):
         return self.array_type((nbytes,), np.uint8)
 
     def array_in(self, memory, start, shape, dtype, strides):
-        """An array whose first element is byte `start` of what memory() gave."""
+        """An array whose first element lies at byte `start` of an array that memory() gave."""
         return self.array_type(shape, dtype, memptr=memory.data + start, strides=strides)
 
     def array_at(self, address, shape, dtype, strides, holder, writeable=True):
@@ -262,19 +265,20 @@ class Cuda(Launched):
         return self._cupy.cuda.Event(disable_timing=True)
 
     def seen_by_gpu(self, x):
-        """The same memory as an array of the GPU, for one of pinned()."""
+        """An array of pinned() as an array of the GPU, in the same memory."""
         memory = self._cupy.cuda.UnownedMemory(x.ctypes.data, x.nbytes, x, self.gpu)
         return self.array_type(x.shape, x.dtype, memptr=self._cupy.cuda.MemoryPointer(memory, 0))
 
     def download(self, host, there, stream):
-        """Queue a copy to an array of pinned(): by the runtime, as CuPy's own methods refuse that in a capture."""
+        """Queue a copy to an array of pinned(). It calls the runtime, since CuPy's own methods refuse this while a
+        graph is made."""
         runtime = self._cupy.cuda.runtime
         runtime.memcpyAsync(host.ctypes.data, there.data.ptr, there.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
 
     def graph(self, launches, downloads):
-        """A CUDA graph of launches, and then of copies: pairs of an array of pinned() and the one that it is to be."""
+        """A CUDA graph of launches, and after them of downloads: (array of pinned(), array to copy to it) pairs."""
         for launch in launches:
-            _ = self.kernel(*launch[:3]).raw  # loaded now: a stream that is being captured would refuse
+            _ = self.kernel(*launch[:3]).raw  # loaded now, since CUDA loads no module while it captures a stream
         with self._cupy.cuda.Stream(non_blocking=True) as stream:
             stream.begin_capture()
             try:
@@ -287,62 +291,63 @@ class Cuda(Launched):
         return graph
 
     def refill(self, y, x):
-        """y[...] = x: a copy by the driver, if they lie alike in memory that is all theirs."""
+        """y[...] = x. The driver copies if both have the same strides and x is dense."""
         if y.strides == x.strides and self._dense(x):
             (y.data + bytes_below(y)).copy_from_device_async(x.data + bytes_below(x), x.nbytes)
         else:
-            with uncaptured(after=False):  # the copy is no part of a step that is being captured
+            with uncaptured(after=False):  # the copy is not part of a captured step
                 self.copy_to(y, x)
 
     def _dense(self, x):
-        """Does x have each element of the memory that it spans, once?"""
+        """True if x has each element of the memory that it spans exactly once."""
         return x.size > 0 and bytes_spanned(x) == x.nbytes and self.is_writeable(x)
 
 
 @functools.lru_cache(4096)
 def _spread(n, processors):
-    return min(-(-n // 256), 32 * processors), 256  # four times as many blocks as run at once
+    return min(-(-n // 256), 32 * processors), 256  # at most four times as many blocks as run at the same time
 
 
 NUMBERS = {kind: np.dtype(name).type for name, kind in C_TYPES.items()}
 
 
 class Kernel:
-    """One entry point: CuPy's RawKernel, with each argument made what the entry point declares.
+    """One entry point: CuPy's RawKernel, with each argument converted to the type that the entry point declares.
 
-    Arguments are arrays, packed tables among them, None for a null pointer, numbers, and bytes for structs."""
+    Arguments are arrays, None for a null pointer, numbers, and bytes for structs. Arrays of structs are packed."""
 
-    def __init__(self, on, functions, name, text):
+    def __init__(self, backend, functions, name, text):
         """functions(): {name: RawKernel} of a file, once it is compiled."""
-        self.on, self.functions, self.name, self.text = on, functions, name, text
+        self.backend, self.functions, self.name, self.text = backend, functions, name, text
         self.parameters, self.kinds, sizes = signature(name, text)
-        made: dict = {"*": self._pointer, **NUMBERS}
-        # what CuPy passes by value as a struct is an array of one element
-        made |= {kind: functools.partial(np.frombuffer, dtype=f"V{size}") for kind, size in sizes.items()}
-        self.made = [made[kind] for kind in self.kinds]
+        converters: dict = {"*": self._pointer, **NUMBERS}
+        # CuPy passes an array of one element by value, as a struct
+        converters |= {kind: functools.partial(np.frombuffer, dtype=f"V{size}") for kind, size in sizes.items()}
+        self.converters = [converters[kind] for kind in self.kinds]
 
     @functools.cached_property
     def raw(self):
+        """The RawKernel. This waits until it is compiled."""
         return self.functions()[self.name]
 
     @functools.cached_property
-    def room(self):
-        """Bytes of dynamic shared memory, without asking for more."""
+    def shared_room(self):
+        """Bytes of dynamic shared memory that a block may have; more must be asked for."""
         return SHARED - self.raw.shared_size_bytes
 
     def __call__(self, grid, block, shared, args):
         try:
-            values = [make(x) for make, x in zip(self.made, args, strict=True)]
+            values = [convert(x) for convert, x in zip(self.converters, args, strict=True)]
         except (OverflowError, TypeError, ValueError) as error:
             raise TypeError(f"kernel {self.name}({', '.join(self.kinds)}): {error}") from None
-        if shared > self.room:
-            self.room = self.on.shared_limit - self.raw.shared_size_bytes
-            self.raw.max_dynamic_shared_size_bytes = self.room
+        if shared > self.shared_room:
+            self.shared_room = self.backend.shared_limit - self.raw.shared_size_bytes
+            self.raw.max_dynamic_shared_size_bytes = self.shared_room
         self.raw(grid, block, values, shared_mem=shared)
 
     def _pointer(self, x):
         if x is None:
             return None
-        if not isinstance(x, self.on.array_type):
-            raise TypeError(f"an array of this device was expected, not {type(x).__name__}")
-        return self.on.own(x)
+        if not isinstance(x, self.backend.array_type):
+            raise TypeError(f"needs an array of the GPU, got {type(x).__name__}")
+        return self.backend.own(x)

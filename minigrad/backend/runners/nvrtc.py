@@ -1,6 +1,6 @@
-"""NVRTC, CUDA's compiler, by CuPy's own function for it: kernels as a GPU's machine code, kept in the cache on disk.
+"""NVRTC, CUDA's compiler, called by CuPy's function for it. Machine code for a GPU is kept in the cache folder.
 
-CuPy's RawModule would put -ftz=true after all options, so that float32 numbers below 1e-38 became 0 on a GPU alone.
+(CuPy's RawModule cannot be used to compile: it adds -ftz=true, and float32 numbers below 1e-38 would become 0.)
 """
 
 import contextlib
@@ -17,14 +17,16 @@ OPTIONS = ("-std=c++17",)
 
 
 def text(file, dtype, entry=None):
-    """What NVRTC gets for kernels/<file>.cu on arrays of a dtype, by its name. entry: of elementwise kernels this one
-    alone, since all take seven seconds."""
+    """The text that NVRTC gets for kernels/<file>.cu on arrays of a dtype, given by its name. entry: the only
+    elementwise kernel to generate, since all of them take seven seconds to compile."""
     return f"#include <cuda_fp16.h>\n{source(file, dtype, only=entry)}"
 
 
 def compiled(code, label, arch=None, options=(), log_stream=None):
-    """CUDA C++ as bytes: machine code for compute capability `arch` ('90'; None: of the GPU here), or PTX if that is
-    newer than this NVRTC, or where CUPY_COMPILE_WITH_PTX=1. Raises CompilerError with what NVRTC says."""
+    """Compiled CUDA C++ as bytes. Raises CompilerError with the message of NVRTC.
+
+    Machine code for the compute capability `arch`, such as '90' (None: that of the GPU here). PTX if `arch` is newer
+    than this NVRTC, or if CUPY_COMPILE_WITH_PTX=1."""
     from cupy.cuda import compiler
 
     options = (*OPTIONS, *options, *(f"-I{folder}" for folder in [headers()] if folder))
@@ -35,8 +37,8 @@ def compiled(code, label, arch=None, options=(), log_stream=None):
 
 
 def binary(file, dtype, entry, arch):
-    """kernels/<file>.cu compiled for a dtype, by its name: from the cache, or compiled. entry: see text. Where nothing
-    can be kept, a line of log says why."""
+    """kernels/<file>.cu compiled for a dtype, given by its name: from the cache, or compiled now. entry: see text(). If
+    the cache cannot be used, a warning says why."""
     import cupy
 
     code, label = text(file, dtype, entry), "-".join([*file.split(), *([entry] if entry else []), dtype, arch])
@@ -52,7 +54,7 @@ def binary(file, dtype, entry, arch):
     made = compiled(code, label, arch)
     try:
         keep(path, made)
-    except OSError as error:  # full, read-only, gone
+    except OSError as error:  # the disk is full, read-only or gone
         _complain(str(error))
     return made
 
@@ -64,11 +66,12 @@ def _complain(why):
 
 @functools.cache
 def headers():
-    """The folder of CUDA's headers, where CuPy finds it: in a wheel beside it, or in a toolkit. None: nowhere."""
+    """The folder of CUDA's headers that CuPy would find: in a wheel beside CuPy, or in a toolkit. None if there is
+    none."""
     import cupy
 
     places = []
-    with contextlib.suppress(Exception):  # it is not installed, or finds nothing, with exceptions of its own
+    with contextlib.suppress(Exception):  # not installed; or nothing found, which has exceptions of its own
         from cuda.pathfinder import find_nvidia_header_directory
 
         places.append(find_nvidia_header_directory("cudart"))

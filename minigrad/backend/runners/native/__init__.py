@@ -1,3 +1,3 @@
-"""Kernels on the CPU, fast: one thread per block, the blocks spread over the cores."""
+"""The backend of the CPU: kernels with one thread per block, and the blocks spread over the cores."""
 
 from .native import FLAGS, TRAINING, Native, NativeKernels, cores

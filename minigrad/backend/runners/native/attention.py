@@ -1,4 +1,4 @@
-"""Attention on the CPU: see attention.cpp."""
+"""Launches of attention on the CPU: see attention.cpp."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ from ...launch.attention import Attention
 
 SOURCE = Path(__file__).parent / "attention.cpp"
 BLOCK = constant(SOURCE, "BLOCK")  # queries of a block of the grid
-LARGEST = constant(SOURCE, "LARGEST")  # dims of a head
+LARGEST = constant(SOURCE, "LARGEST")  # the largest head size
 
 
 class CpuAttention(Attention):
-    """Attention by the native kernels, for a Launcher whose kernels have one thread per block."""
+    """The part of Native that launches attention."""
 
     def _largest_head(self, dtype):
         return LARGEST

@@ -1,6 +1,6 @@
-"""The CPU backend where there is a C++ compiler: kernels, and NumPy where that gives the same bits faster.
+"""The backend of a CPU with a C++ compiler: kernels, and NumPy where it gives the same bits faster.
 
-Each primitive of backend/launch declares which of the two it uses: see launch/rules.py.
+The rule of each primitive says which of the two computes it: see launch/rules.py.
 """
 
 import ctypes
@@ -25,24 +25,25 @@ FLAGS: tuple[str, ...] = (
     "-std=c++17", "-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-w",
 )  # fmt: skip
 if platform.machine() in ("x86_64", "AMD64"):
-    FLAGS += ("-mprefer-vector-width=512",)  # else GCC uses half of AVX-512's registers: exp takes 1.4 times as long
+    # Without this, GCC uses half the width of AVX-512's registers, and exp takes 1.4 times as long.
+    FLAGS += ("-mprefer-vector-width=512",)
 POOL_FLAGS = ("-std=c++17", "-O2", "-pthread")
-MOST_THREADS = 1024  # however many are asked for
-SHARE = 1 << 14  # elements worth handing to another core
+MOST_THREADS = 1024
+SHARE = 1 << 14  # elements for which another core pays
 TRAINING = "gemm", "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention"
-"""What training needs, compiled together the first time that one of them is wanted where arrays are large. A program
-with small ones waits for no more than it uses."""
+"""The kernel files that training needs. They are compiled together, when the first of them is needed for a large array.
+A program with small arrays waits only for the files that it uses."""
 OWN = "gemm", "attention"
-"""What replaces files of kernels/ on a CPU."""
+"""The kernel files of this folder, which replace files of kernels/ on a CPU."""
 
 
 def cores():
-    """How many cores this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def threads():
-    """How many threads compute: OMP_NUM_THREADS, which other libraries heed too, or the cores this process may use."""
+    """The number of threads that compute: OMP_NUM_THREADS, which other libraries obey too, or else cores()."""
     wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if wanted.isascii() and wanted.isdecimal() and (digits := wanted.lstrip("0")):
         return min(int(digits[:5]), MOST_THREADS)
@@ -51,17 +52,17 @@ def threads():
 
 @functools.cache
 def pool():
-    """The library of pool.cpp, compiled: the threads that kernels run on."""
+    """The compiled library of pool.cpp: the threads that kernels run on."""
     library = load(Source((FOLDER / "pool.cpp").read_text(encoding="utf-8"), POOL_FLAGS, "pool"))
     library.replay.argtypes, library.replay.restype = (ctypes.c_void_p, ctypes.c_longlong), None
     return library
 
 
 class NativeKernels(Gemm, CpuAttention, Launched):
-    """Every primitive as a kernel, whether that is fast or not. Raises CompilerError without a C++ compiler."""
+    """Every primitive as a kernel, even where NumPy is faster. Raises CompilerError if there is no C++ compiler."""
 
     captures = True
-    column_part = 1024  # rows that a block reduces by itself
+    column_part = 1024  # the most rows that a block reduces
 
     def __init__(self):
         self.threads = threads()
@@ -93,7 +94,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         kernel.function(packed_grid(grid), kernel.pack(args))
 
     def kernel(self, *key):
-        """The Kernel of a file, entry and dtype."""
+        """The Kernel of a file, entry point and dtype."""
         return self._kernels.get(key) or self._load(*key)
 
     def _load(self, file, entry, dtype):
@@ -107,11 +108,11 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         return [file]
 
     def replayer(self, launches):
-        """A Replay of captured launches."""
+        """The Replay of captured launches."""
         return Replay(pool().replay, [(self.kernel(*launch[:3]), launch) for launch in launches])
 
     def compile(self, wanted):
-        """Compile and load kernel files for dtypes, (file, dtype) each, several at a time."""
+        """Compile and load kernel files, several at a time. wanted: (file, dtype) pairs."""
         header, texts, sources = (FOLDER / "native.h").read_text(encoding="utf-8"), [], []
         for file, dtype in wanted:
             text = source(file, dtype.name, FOLDER / f"{file}.cpp" if file in OWN else None)
@@ -125,9 +126,9 @@ class NativeKernels(Gemm, CpuAttention, Launched):
 
 
 class Native(NativeKernels):
-    """Each primitive as a kernel or by NumPy, as its rule says.
+    """Each primitive by a kernel or by NumPy, as its rule says.
 
-    any_size: kernels for small arrays too, where there is a kernel at all."""
+    any_size: use kernels for small arrays too."""
 
     may_use_numpy = True
     warns = False  # kernels do not warn, and the rules silence NumPy
@@ -135,7 +136,7 @@ class Native(NativeKernels):
     def __init__(self, any_size=False):
         super().__init__()
         self.any_size = any_size
-        self.large: set = set()  # dtypes that a large array has had
+        self.large: set = set()  # the dtypes of large arrays so far
 
     def _together(self, file, dtype):
         return TRAINING if dtype in self.large and file in TRAINING else [file]
@@ -161,7 +162,7 @@ class Native(NativeKernels):
                 for array in arrays:
                     if array.size > largest:
                         largest, dtype = array.size, array.dtype
-            elif isinstance(x, np.dtype):  # an array of this dtype will be made
+            elif isinstance(x, np.dtype):  # the result will have this dtype
                 if x.char not in "fd":
                     return False
                 largest = max(largest, 0)
