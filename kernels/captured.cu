@@ -1,15 +1,14 @@
-// What a step needs beside its own launches when it is captured as a CUDA graph, and how indices are checked without a
-// wait. Arrays are of 8-byte numbers.
+// What a captured step needs besides its own launches when it is a CUDA graph, and checks of indices that the host does
+// not wait for. Arrays are of 8-byte numbers.
 //
-//   deliver  letters: a row for each small array that the host fills before each call. Its numbers are copied from this
-//            call's slot, of `size` numbers, of which there are `count` in the host's memory; turn counts the calls.
-//            Launch one block
-//   check    y = index where it is in [0, n) or is `ignored`, index + n where it is below 0 and wraps, if that is in
-//            [0, n), and 0 elsewhere. found[0] becomes the lowest of the wrong numbers below 0 and found[1] the highest
-//            from n on, if there are any, and then *stop is 1; launch over the indices
+//   deliver  fills the parameter buffers of a step, one for each of n letters, from memory of the host. It has `count`
+//            slots of `size` numbers, which calls use in turn; *turn counts the calls. Launch one block
+//   check    y = index if it is in [0, n) or is `ignored`; index + n if index is below 0, `wraps` is true and the sum
+//            is in [0, n); otherwise 0, and the index is wrong. found[0] becomes the lowest wrong number below 0, and
+//            found[1] the highest that is n or more. If any is wrong, *stop becomes 1. Launch over the indices
 #include "common.cuh"
 
-// minigrad/replay/memory.py reads the fields from here.
+// A parameter buffer, and its first number in a slot. minigrad/replay/cuda_graph.py reads the fields from here.
 struct Letter {
   T* to;
   long long at, size;

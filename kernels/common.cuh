@@ -1,13 +1,13 @@
-// kernels/: every fast primitive, written once in CUDA C++ and run two ways.
+// What all kernels share. They are written in CUDA C++ and compiled in two ways.
 //
-//   on a GPU      compiled by NVRTC, which has no standard headers: no INFINITY, FLT_MAX or int32_t here
-//   natively      compiled by the system's C++ compiler with one thread per block (blockDim is the constant 1), so that
-//                 a loop over threadIdx.x becomes a plain loop, which vectorises; the blocks are spread over the cores
+//   on a GPU      by NVRTC, which has no standard headers: no INFINITY, FLT_MAX or int32_t here
+//   natively      for a CPU, by the system's C++ compiler, with one thread per block (blockDim is the constant 1), so
+//                 that a loop over threadIdx.x becomes a plain loop, which vectorises; blocks are spread over the cores
 //
-// A kernel therefore has to be right for any launch shape: its loops use the helpers below or stride by blockDim. (The
-// threads of matmul and attention share tiles. Natively others take their places.) A file is compiled once for each
-// dtype: T is what arrays hold, R what arithmetic happens in (float where T is half). The NumPy backend defines what
-// each primitive means. Names are those of the Python code: x, y, dy, dx; q, k, v; B, T, C, nh, hs.
+// A kernel must therefore be right for any launch shape: its loops use the helpers below or stride by blockDim. (The
+// threads of matmul and attention share tiles. Natively, gemm.cpp and attention.cpp replace them.) A file is compiled
+// once for each dtype: T is the type of arrays, R the type of arithmetic (float where T is half). The NumPy backend
+// defines what each primitive means. Names are those of the Python code: x, y, dy, dx; q, k, v; B, T, C, nh, hs.
 #pragma once
 
 #ifndef SIMD  // hints to a CPU's vectoriser: a sum or maximum may be taken in any order
@@ -28,14 +28,14 @@
 #ifdef MINIGRAD_NATIVE
 constexpr bool ONE_THREAD = true;  // blockDim.x is 1
 #else
-constexpr bool ONE_THREAD = false;  // it never is 1; a constant, so that a GPU's code has only one of the branches
+constexpr bool ONE_THREAD = false;  // a constant, so that a GPU's code has only one of the branches
 #endif
 
 // ------------------------------------------------------------------------------------------------------------- totals
-// What a long sum is accumulated in. A float loses digits as it grows: at 2^24, adding 1 no longer changes it. So a sum
-// of floats is a double natively. On a GPU, where doubles may be 64 times slower, it is two floats: the sum, and what
-// rounding took from it (Knuth's TwoSum, The Art of Computer Programming 2, section 4.2.2). Other types are accumulated
-// in themselves.
+// The type of a long sum while it is added up. A float loses digits as it grows: at 2^24, adding 1 no longer changes
+// it. So natively, a sum of floats is a double. On a GPU, where doubles may be 64 times slower, it is two floats: the sum,
+// and the part that rounding took from it (Knuth's TwoSum, The Art of Computer Programming 2, section 4.2.2). A sum of
+// any other type is of that type.
 
 template <typename V> struct Wide { typedef V type; };
 #ifdef MINIGRAD_NATIVE
@@ -98,7 +98,7 @@ __device__ __forceinline__ void each(long long n, F f) {
   SIMD for (long long i = threadIdx.x; i < n; i += blockDim.x) f(i);
 }
 
-// On a GPU: take(f(i)) for each i in [first, n), `step` apart, in order. What several f read is on its way at once.
+// On a GPU: take(f(i)) for each i in [first, n), `step` apart, in order. Several f load at the same time.
 template <typename F, typename Take>
 __device__ __forceinline__ void each_ahead(long long first, long long n, long long step, F f, Take take) {
   constexpr int AT_ONCE = 8;
@@ -111,7 +111,7 @@ __device__ __forceinline__ void each_ahead(long long first, long long n, long lo
   for (; i < n; i += step) take(f(i));
 }
 
-// The v of all threads combined by op, returned in every thread. The order is always the same.
+// The v of all threads, combined by op, in every thread. The order is always the same.
 template <typename V, typename Op>
 __device__ __forceinline__ V block_combine(V v, Op op) {
   if (ONE_THREAD) return v;
@@ -129,7 +129,7 @@ __device__ __forceinline__ V block_combine(V v, Op op) {
   return v;
 }
 
-// The row of this thread, of those that launcher.py's `rows` shares out. It may be beyond the last, in the last block.
+// The row of this thread, in a grid of `rows` in launcher.py. In the last block it may lie beyond the last row.
 __device__ __forceinline__ long long own_row() { return (long long)blockIdx.x * blockDim.y + threadIdx.y; }
 
 constexpr int ROW_THREADS = 512;  // the most that a block has for a row (launcher.py: row_threads), of 128 registers
@@ -154,7 +154,7 @@ __device__ __forceinline__ auto chain(F term) {
 // numbers each, few enough to lose no more than the last digit, they are added to a Total.
 constexpr int RUN = 8, LANES = 64;
 
-// The end of the run that begins at i, of n numbers. At least LANES of them are left.
+// The end of the run that begins at i, of n numbers. At least LANES numbers are left.
 __device__ __forceinline__ long long run_end(long long i, long long n) {
   const long long left = (n - i) / LANES;
   return i + (left < RUN ? left : RUN) * LANES;
@@ -167,7 +167,7 @@ __device__ __forceinline__ V lanes_sum(V (&lane)[LANES]) {
   return lane[0];
 }
 
-// Σ f(i) over i in [0, n), accumulated in a Total<V> and returned in every thread. f may also write what belongs to i.
+// Σ f(i) over i in [0, n), accumulated in a Total<V>, in every thread. f(i) may also write element i of an array.
 template <typename V = R, typename F>
 __device__ __forceinline__ V sum(long long n, F f) {
   if (ONE_THREAD) {

@@ -147,8 +147,6 @@ __device__ __forceinline__ void choose(T* y, const bool* bools, const T* b, cons
   else map_places(layout, [=](Byte a, T b, T c) { return a ? b : c; }, y, a, b, c);
 }
 
-// ------------------------------------------------------------------------------------------------------ entry points
-
 // ---------------------------------------------------------------------------------------------------------- formulas
 /* FORMULAS
 # name, the dtypes it is for (f floats, i integers, b bools; =b: gives bools), and y of operands a, b, c of type R; after

@@ -7,12 +7,12 @@
 struct Layout {
   long long size;              // Π shape
   long long ndim;              // at least 1; neighbouring dims that are contiguous in every operand are merged
-  long long narrow;            // do all indices and offsets fit into 31 bits?
-  long long run;               // 1, 2, 4 or 8. Cut into pieces of so many places, the last dim has only whole ones, each
-                               // of which is neighbours in memory, or one element, in each operand; they begin at
-                               // multiples of `run`. (If there is no other dim, the last piece may be shorter.)
+  long long narrow;            // true if all indices and offsets fit into 31 bits
+  long long run;               // 1, 2, 4 or 8. The last dim can be cut into pieces of `run` places; in each operand, a
+                               // piece is neighbours in memory, or a single element, and begins at a multiple of
+                               // `run`. (If there is no other dim, the last piece may be shorter.)
   long long shape[16];
-  long long divisors[16];      // what quotient() takes for the dims but the first, if narrow
+  long long divisors[16];      // for quotient(), of all dims but the first, if narrow
   long long strides[4][16];
 };
 
@@ -90,7 +90,7 @@ __device__ __forceinline__ void each_by_rows(Numbers<K...>, const Layout& layout
 // N neighbours, which a thread loads or stores at once: at most 16 bytes.
 template <typename V, int N> struct alignas(N * sizeof(V)) Run { V at[N]; };
 
-// How many elements a thread takes a turn: the widest are 16 bytes then. At most 8, since all are in registers.
+// How many elements a thread takes per turn: 16 bytes of the widest operand, but at most 8, since registers hold them.
 template <typename... V>
 constexpr int per_turn() {
   int widest = 2;
@@ -98,7 +98,7 @@ constexpr int per_turn() {
   return 16 / widest;
 }
 
-// Operand number K of a layout, and what of it is read in a turn.
+// Operand number K of a layout, and its elements of one turn.
 template <typename A, int K, int N>
 struct Operand {
   const A* p;
@@ -139,8 +139,8 @@ __device__ __forceinline__ void seek(const Layout& layout, I start, unsigned gap
   }
 }
 
-// A thread's turn: places start, start + gap, … If `whole`, they are a run in each operand; else some may be too many.
-// All is read before anything is written.
+// A thread's turn: places start, start + gap, … If `whole`, they are a run in each operand; otherwise some may lie
+// beyond the end. Everything is read before anything is written.
 template <int N, typename I, typename F, typename Y, typename... In>
 __device__ __forceinline__ void turn(const Layout& layout, I start, unsigned gap, bool whole, F f, Y* y, In... a) {
   I at[1 + sizeof...(In)][N];
@@ -158,7 +158,7 @@ __device__ __forceinline__ void turn(const Layout& layout, I start, unsigned gap
   else UNROLL for (int i = 0; i < N; i++) if (is_place(i)) y[signed_(at[0][i])] = result.at[i];
 }
 
-// I: what indices and offsets are computed in.
+// I: the type in which indices and offsets are computed.
 template <int N, typename I, typename F, typename Y, typename... In>
 __device__ __forceinline__ void each_in_turns(const Layout& layout, F f, Y* y, In... a) {
   const bool runs = N == 1 || (layout.run >= N && (unsigned long long)y % (N * sizeof(Y)) == 0 &&

@@ -1,16 +1,16 @@
-// Optimizers, and norm and clipping of many arrays: one launch for all parameters.
+// Optimizers, and the norm and clipping of many arrays: one launch for all parameters.
 //
-//   layout   slots: a row for each array, with its pointers and size. Arrays are compact and changed in place.
-//            Each is cut into chunks of CHUNK elements, of which slot k has those from slots[k].chunk on. slots[k].row is
-//            its row of `options`: adam: lr / (1 - beta1^t), decay, 1 / √(1 - beta2^t); sgd: lr, decay; muon: lr,
-//            decay, momentum
+//   layout   slots: a row for each array, with its pointers and size. Arrays are compact and changed in place. Each is
+//            cut into chunks of CHUNK elements; slots[k].chunk is the number of the first chunk of array k.
+//            slots[k].row is its row of `options`: adam: lr / (1 - beta1^t), decay, 1 / √(1 - beta2^t); sgd: lr, decay;
+//            muon: lr, decay, momentum
 //   launch   a block for each chunk. sum_squares writes a partial sum for each, which root_of_sum adds up in one block
 //   equals   adam: m = beta1 * m + (1 - beta1) * g; v = beta2 * v + (1 - beta2) * g**2, with the step t of each array
 //            p -= lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
 //            sgd: b = momentum * b + g; p -= lr * (g + momentum * b if nesterov else b)
 //            muon: m = momentum * m + (1 - momentum) * g; p = p * (1 - lr * decay) - lr * scale * v, where v was
 //            momentum * m + (1 - momentum) * g if nesterov else m, and is orthogonal by now: launch/optim.py
-//            nothing, if *stop is not 0: see captured.cu
+//            If *stop is not 0 (see captured.cu), an optimizer changes nothing.
 //            clip: p *= min(1, most / (norm + 1e-6))
 //            weight decay: p *= 1 - lr * decay before this if decoupled, else g += decay * p
 #include "common.cuh"

@@ -1,11 +1,11 @@
 // Rows of n elements, for the kernels that need a whole row before they can write any of it: softmax, norms and their kin.
 //
-// blockDim.x threads share a row: a block, or a warp or a part of one, of which a block has blockDim.y. All that differs
-// is block_combine, where only the threads of a block have to wait for each other.
+// blockDim.x threads share a row: a whole block, or a warp or a part of one, of which a block has blockDim.y. The two
+// differ in block_combine alone, where the threads of a block have to wait for each other.
 #pragma once
 #include "common.cuh"
 
-#ifndef HELD  // elements of a row that a thread holds, and threads of a block, at most: launcher.py says when it is more
+#ifndef HELD  // the most elements of a row that a thread holds, and threads of a block; launcher.py may define more
 #define HELD 4
 #define HELD_THREADS ROW_THREADS
 #endif
@@ -91,9 +91,10 @@ __device__ __forceinline__ void read(Pair* v, Rows x, long long i, bool at_once)
 }
 
 // ------------------------------------------------------------------------------------------------- a row
-// Of W · blockDim.x neighbours each thread has W: 4 where rows are made of fours, or else 1. It reads N elements at a time, so
-// that their loads do not wait for each other: 4, or HELD. Where these are all that it has, the row is held in registers;
-// otherwise it is read again, from a cache, each time that it is needed. Natively a row is read element by element.
+// Of W · blockDim.x neighbours each thread has W: 4 if the length of rows is a multiple of 4, otherwise 1. It reads N
+// elements at a time (4, or HELD), so that their loads do not wait for each other. If N elements are all that it has,
+// the row is held in registers; otherwise it is read again, from a cache, whenever it is needed. Natively, a row is
+// read element by element.
 
 template <int W, typename X, int N = 4>
 struct Row {
@@ -206,7 +207,7 @@ __device__ __forceinline__ ExpSum __shfl_xor_sync(unsigned mask, ExpSum s, int l
   return {__shfl_xor_sync(mask, s.top, lane), s.total.from(mask, lane)};
 }
 
-// {top, total} of a row's elements v: the largest, and Σ exp(v - top). If all are -∞, top is 0, so that the differences
+// {top, total} of a row's elements v: the maximum, and Σ exp(v - top). If all are -∞, top is 0, so that the differences
 // are -∞ rather than NaN, and total is 0. A NaN or +∞ makes the total NaN.
 template <int W, typename X, int N>
 __device__ __forceinline__ Pair exp_sums(Row<W, X, N>& row) {

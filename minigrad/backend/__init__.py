@@ -1,7 +1,7 @@
-"""Backends: a device is an object with the primitives of numpy/ on its own kind of array.
+"""Backends: one object for each device, with the primitives of numpy/ on its own kind of array.
 
-`numpy` defines what every primitive computes. `launch` has the same primitives as launches of kernels, which `runners`
-run on a GPU and on the CPU. This package does not depend on autograd.
+numpy/ defines what every primitive computes. launch/ has the same primitives as launches of kernels, which runners/ run
+on a GPU and on the CPU. This package does not depend on autograd.
 """
 
 import functools
@@ -14,11 +14,11 @@ from .numpy import Numpy
 
 CPU_BACKENDS = "native", "numpy"
 reference = Numpy()
-"""NumPy's backend: every other is checked against it."""
+"""The backend that computes with NumPy. The others are tested against it."""
 
 
 def once(make):
-    """make, cached by its arguments; threads that ask at the same time wait for the first."""
+    """Cache make() by its arguments. Threads that ask at the same time wait for the first, and get its result."""
     made = functools.cache(make)
 
     @functools.cache
@@ -31,25 +31,25 @@ def once(make):
 
 
 def get(name):
-    """The backend for a device name, 'cpu' or 'cuda'. Raises DeviceError, naming what is missing."""
+    """The backend of a device, 'cpu' or 'cuda'. Raises DeviceError, which says what is missing."""
     if name == "cpu":
         return cpu()
     if name == "cuda":
         return _cuda()
-    return get(device(name))  # this takes 'cuda:0', and raises ValueError
+    return get(device(name))  # device() takes 'cuda:0' too, and raises ValueError for an unknown name
 
 
 @once
 def cpu():
-    """What 'cpu' means here: the backend that MINIGRAD_CPU names (native or numpy), by default native, or NumPy
-    where there is no C++ compiler."""
+    """The backend of the device 'cpu': the one that MINIGRAD_CPU names (native or numpy); by default native, or NumPy
+    if there is no C++ compiler."""
     name = os.environ.get("MINIGRAD_CPU")
     if name:
         return cpu_backend(name)
     try:
         return cpu_backend("native")
     except DeviceError as error:
-        import logging  # here, since every `import minigrad` would pay for it
+        import logging  # here, so that `import minigrad` stays fast
 
         logging.getLogger("minigrad").warning("minigrad: %s; computing with NumPy instead", error)
         return reference
@@ -57,7 +57,7 @@ def cpu():
 
 @once
 def cpu_backend(name):
-    """The backend object by its name in MINIGRAD_CPU. Raises DeviceError if it is not available."""
+    """The CPU backend of a name that MINIGRAD_CPU takes. Raises DeviceError if it is not available."""
     if name not in CPU_BACKENDS:
         raise DeviceError(f"MINIGRAD_CPU={name}: there are {', '.join(CPU_BACKENDS)}")
     try:

@@ -4,9 +4,10 @@ from typing import Any
 
 
 class device(str):
-    """A device's name as `device=` takes it, 'cpu' or 'cuda': also of PyTorch's 'cuda:0', and device("cuda", 0).
+    """The name of a device, 'cpu' or 'cuda'. device("cuda:0") and device("cuda", 0), which PyTorch has, give 'cuda'.
 
-    A str, so that x.device == "cpu". The device itself is checked at its first use. Raises ValueError for others."""
+    It is a str, so that x.device == "cpu". Whether the device can be used is checked at its first use. Raises
+    ValueError for another name."""
 
     __slots__ = ()
 
@@ -25,5 +26,5 @@ class device(str):
 
     @property
     def index(self) -> int | None:  # type: ignore[override]
-        """0 of the GPU, None of the CPU. (So it is not the method of str.)"""
+        """0 for the GPU, None for the CPU. (It takes the place of str.index.)"""
         return 0 if self == "cuda" else None

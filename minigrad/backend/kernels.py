@@ -1,4 +1,4 @@
-"""The CUDA sources: their place, their text, and what Python reads in it: entry points, structs and constants."""
+"""The CUDA sources: where they are, their text, and the entry points, structs and constants that Python reads in it."""
 
 import functools
 import itertools
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
-# The C types of arrays (T) and of arithmetic (R). Indices and bools never need an R.
+# The C type of each dtype: T for arrays, R for arithmetic.
 C_TYPES = {
     "float32": "float", "float64": "double", "float16": "half", "bool": "bool", "int8": "signed char",
     "uint8": "unsigned char", "int16": "short", "uint16": "unsigned short", "int32": "int", "uint32": "unsigned",
@@ -19,29 +19,31 @@ C_TYPES = {
 
 
 def find_kernels() -> Path:
-    """The folder of the .cu and .cuh files. Raises FileNotFoundError, naming the places searched.
+    """The folder of the .cu and .cuh files. Raises FileNotFoundError, which names the places searched.
 
-    A wheel carries them inside the package; a checkout, editable install included, has them beside it.
+    A wheel has them inside the package; a checkout, also an editable install, has them beside it.
     """
     places = PACKAGE / "kernels", PACKAGE.parent / "kernels"
     for place in places:
-        if (place / "common.cuh").is_file():  # a known file, since any folder may be called kernels
+        if (place / "common.cuh").is_file():  # any folder may be called kernels, so look for a known file
             return place
-    raise FileNotFoundError(f"minigrad's CUDA sources are in neither {places[0]} nor {places[1]}: install it again")
+    raise FileNotFoundError(
+        f"minigrad's CUDA sources are in neither {places[0]} nor {places[1]}: install minigrad again"
+    )
 
 
 @functools.cache
 def text(name):
-    """A file of kernels/."""
+    """The text of a file of kernels/."""
     return (find_kernels() / name).read_text(encoding="utf-8")
 
 
 @functools.cache
 def flattened(name):
-    """The text of a file of kernels/, or of one whose path is given, with its includes inserted: a compiler's
-    cache then sees them all. What it includes lies beside it or in kernels/.
+    """The text of a file, with its includes inserted, so that a compiler's cache sees all of it. The file is in
+    kernels/, or is given by its path; what it includes lies beside it or in kernels/.
 
-    #line directives keep errors pointing at the right file."""
+    #line directives let error messages name the right file and line."""
     return _flatten(name, set())
 
 
@@ -71,11 +73,12 @@ class CParameter(NamedTuple):
 
     name: str
     kind: str  # the C type, or '*' for a pointer
-    of: str  # the C type that it points to
-    changes: bool  # may the kernel change what it points to?
+    of: str  # the C type that a pointer points to
+    changes: bool  # True if the kernel may change what it points to
 
 
 def parameter(text):
+    """The CParameter of a declaration such as 'const T* x'."""
     kind, name = re.sub(r"\b__restrict__\b", " ", text).replace("*", "* ").rsplit(None, 1)
     of = " ".join(kind.replace("*", " ").replace("const ", " ").split())
     return CParameter(name, *(("*", of, "const " not in kind) if "*" in kind else (of, "", False)))
@@ -83,7 +86,7 @@ def parameter(text):
 
 @functools.lru_cache(32)
 def entry_points(text):
-    """{entry point: [CParameter]} of a source."""
+    """{entry point: [CParameter, …]} of a source."""
     return {
         name: [parameter(p) for p in parameters.split(",") if p.strip()] for name, parameters in ENTRY.findall(text)
     }
@@ -97,25 +100,25 @@ def types(text):
 
 @functools.lru_cache(32)
 def constants(text):
-    """{name: number} of the whole numbers that a source defines by #define or constexpr."""
+    """{name: value} of the whole numbers that a source defines by #define or constexpr."""
     found = re.findall(r"#define (\w+) (\d+)\b", text)
     for several in re.findall(r"constexpr int ([^;]+);", text):
         found += re.findall(r"(\w+) = (\d+)(?=$|,)", several)
-    return {name: int(number) for name, number in reversed(found)}  # the first of a name
+    return {name: int(number) for name, number in reversed(found)}  # the first definition of a name counts
 
 
 def constant(file, name):
-    """A constant of a file of kernels/."""
+    """The value of a constant that a file of kernels/ defines."""
     if name not in constants(text(file)):
         raise ValueError(f"kernels/{file} defines no number {name}")
     return constants(text(file))[name]
 
 
 class Struct:
-    """A struct as a file of kernels/ declares it. Call it to pack fields.
+    """A struct that a file of kernels/ declares. Call it to pack values for its fields.
 
-    Fields are pointers, long long, double, and arrays of these: all of 8 bytes, so that nothing lies between them.
-    source: the text that declares it, if that is more than the file."""
+    Fields are pointers, long long, double, and arrays of these. All take 8 bytes, so there is no padding. source: the
+    text that declares it, instead of the file."""
 
     def __init__(self, file, name, source=None):
         declared = re.search(rf"struct {name} {{(.*?)\n}};", source or text(file), re.DOTALL)
@@ -126,7 +129,7 @@ class Struct:
         if len(lines) != body.count(";"):
             raise ValueError(f"struct {name} of kernels/{file} has fields other than pointers, long long and double")
         self.name = name
-        self.counts = {}  # {field: its length, 1 if it is no array}
+        self.counts = {}  # {field: its length; 1 if it is not an array}
         self.fields = {}  # {name: CParameter}
         formats = ["="]
         for kind, fields in lines:
@@ -143,7 +146,7 @@ class Struct:
         self.pointers = [self._places[f.name] for f in self.fields.values() if f.kind == "*"]  # counted in words
 
     def __call__(self, **values):
-        """The struct as bytes. The numbers of an array that are not given are 0."""
+        """The struct as bytes. An array that is given too few numbers is filled up with 0."""
         numbers = []
         for field, count in self.counts.items():
             value = values.pop(field)
@@ -156,19 +159,21 @@ class Struct:
         return self._pack(*numbers)
 
     def packed(self, row, address):
-        """The struct, whose fields are no arrays, as bytes, from {field: value}: a pointer is an array or None."""
+        """The struct as bytes, from {field: value}, for one whose fields are not arrays. A pointer is given as an array
+        or None."""
         values = [(row[name], f.kind) for name, f in self.fields.items()]
         return self._pack(*[x if kind != "*" else 0 if x is None else address(x) for x, kind in values])
 
     def unpack(self, packed):
-        """{field: its number, or a tuple of all those of an array}."""
+        """{field: its number, or for an array the tuple of its numbers} of packed bytes."""
         numbers = self._unpack(packed)
         parts = [(name, numbers[at : at + self.counts[name]]) for name, at in self._places.items()]
         return {name: part if self.counts[name] > 1 else part[0] for name, part in parts}
 
 
 def signature(name, text):
-    """(the parameters of an entry point, the C type of each, '*' for a pointer, {struct among them: its bytes})."""
+    """(parameters, kinds, structs) of an entry point: its CParameters; the C type of each, '*' for a pointer; and
+    {name: bytes} of the structs among them."""
     parameters = entry_points(text)[name]
     kinds = [types(text).get(p.kind, p.kind) for p in parameters]
     structs = {*kinds} - {"*", *C_TYPES.values()}

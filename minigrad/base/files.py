@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and folders that one process claims for itself."""
+"""Writing a file whole or not at all, and claiming a folder for one process."""
 
 import contextlib
 import os
@@ -10,21 +10,21 @@ except ImportError:  # Windows
 
 
 def atomic_write(path, data, mode=0o666):
-    """Replace the file `path` by `data` (bytes). A reader, also after a crash or a power cut, finds the old file or the
-    new one, whole. mode: permissions of a new file, less the umask.
+    """Replace the file `path` by `data` (bytes). A reader finds the old file or the new one, whole, also after a crash
+    or a power cut. mode: the permissions of a new file, before the umask.
 
-    Several processes and threads may write the same path at once: each writes a file of its own, and the last to finish
-    wins. Raises OSError; if `path` is a folder, a device or a pipe, before anything is written."""
+    Several processes and threads may write to the same path at the same time: each writes a file of its own, and the
+    last to finish wins. Raises OSError. If `path` is a folder, a device or a pipe, nothing is written."""
     path = os.path.realpath(path)  # a link stays a link
     if os.path.exists(path) and not os.path.isfile(path):
-        raise OSError(f"{path} is no ordinary file: it is not replaced by one")
+        raise OSError(f"{path} is not an ordinary file, so it is not replaced by one")
     folder, name = os.path.split(path)
-    temp = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")  # not tempfile, whose files only we could read
+    temp = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")  # tempfile's would be readable by us alone
     try:
         with open(temp, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())  # the bytes first, then the name: it must never point at nothing
+            os.fsync(file.fileno())  # the bytes must be on disk before the name points to them
         os.replace(temp, path)
     except BaseException as error:  # KeyboardInterrupt too
         with contextlib.suppress(FileNotFoundError):
@@ -36,9 +36,10 @@ def atomic_write(path, data, mode=0o666):
 
 @contextlib.contextmanager
 def claimed(folder):
-    """While the block runs, nobody else can claim `folder`: another process or thread gets a BlockingIOError at once.
+    """Claim `folder` while the block runs: another process or thread that tries gets a BlockingIOError at once.
 
-    The lock is the system's, and ends with the process. On a file system without locks, every claim succeeds."""
+    The operating system holds the lock, and frees it when the process ends. On a file system without locks, every claim
+    succeeds."""
     if fcntl is None:
         yield
         return

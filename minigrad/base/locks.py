@@ -1,19 +1,19 @@
-"""Locks between threads. Each guards data that is consistent at every line.
+"""Locks between threads. The data that each guards is consistent at every line of the code that holds it.
 
-A child process has only the thread that forked, so nobody would release another thread's lock: in the child these locks
-are free.
+After os.fork(), the child has only the thread that forked, so nobody would release a lock that another thread held. In
+the child these locks are therefore free.
 """
 
 import os
 import threading
 
-drawing = threading.RLock()  # reserving random numbers: no two threads get the same ones
-loading = threading.RLock()  # making a backend, or compiling and loading kernels: once for all threads
-accumulating = threading.RLock()  # adding to a .grad: nothing that another thread adds is lost
+drawing = threading.RLock()  # held to reserve random numbers, so that no two threads get the same ones
+loading = threading.RLock()  # held to make a backend, or to compile and load kernels, once for all threads
+accumulating = threading.RLock()  # held to add to a .grad, so that no thread's gradient is lost
 
 
 def free(*locks):
-    """In a child process: release the locks that other threads held."""
+    """Release the locks that other threads held, in a child process."""
     for lock in locks:
         if not lock._is_owned():
             lock._at_fork_reinit()

@@ -1,4 +1,4 @@
-"""Silences NumPy's warnings of NaN and Inf; detect_anomaly finds their cause."""
+"""Silencing NumPy's warnings of NaN and Inf. (detect_anomaly finds their cause.)"""
 
 import contextvars
 import threading
@@ -9,8 +9,8 @@ import numpy as np
 
 class _Silence(threading.local):
     def __init__(self) -> None:  # once for each thread
-        self.quiet = False  # is this thread within call_quietly()?
-        self.context = contextvars.copy_context()  # NumPy asks a context variable, and gives no warnings in here
+        self.quiet = False  # True while this thread is in call_quietly()
+        self.context = contextvars.copy_context()  # NumPy reads a context variable, which is set in this context
         self.context.run(np.seterr, all="ignore")
 
 
@@ -18,10 +18,11 @@ silence = _Silence()
 
 
 def call_quietly(function: Any, args: Any, kwargs: Any) -> Any:
-    """function(*args, **kwargs) without NumPy's warnings: ten times as fast as np.errstate around a single call."""
+    """The result of function(*args, **kwargs), without NumPy's warnings. This takes a tenth of the time of
+    np.errstate."""
     if silence.quiet:
         return function(*args, **kwargs)
-    silence.quiet = True  # a context cannot be entered again from within
+    silence.quiet = True  # since a context cannot be entered again while it is entered
     try:
         return silence.context.run(function, *args, **kwargs)
     finally:

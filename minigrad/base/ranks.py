@@ -1,7 +1,7 @@
-"""Which of the processes that mpiexec started this one is: asked before NumPy is imported, which counts the cores.
+"""The number of this process among those that mpiexec started: `rank` 0, 1, … of `size` processes.
 
-rank: 0, 1, … of `size` processes. Those on this machine share its cores, so that each computes with cores ÷ processes
-threads, and its GPUs, of which each has one."""
+This module is imported before NumPy, which counts the cores. The processes on one machine share its cores, so each
+computes with cores ÷ processes threads, and its GPUs, of which each process gets one."""
 
 import os
 import time
@@ -24,6 +24,7 @@ if size > 1:
 
 
 def after_first():
-    """Wait a second, unless this is process 0: it may have the same error to tell, and ends all others when it has."""
+    """Wait for a second, unless this is process 0. An error of all processes is then reported once, by process 0, whose
+    end ends the others."""
     if rank:
         time.sleep(1)

@@ -29,7 +29,7 @@ def test_what_is_no_file_is_not_replaced_by_one(tmp_path, path, kind):
     if kind == "link to a pipe":
         (tmp_path / "link").symlink_to(path)
     before = os.stat(path).st_ino, listing(tmp_path)
-    with pytest.raises(OSError, match="is no ordinary file"):
+    with pytest.raises(OSError, match="is not an ordinary file"):
         files.atomic_write(tmp_path / "link" if "link" in kind else path, b"x")
     assert (os.stat(path).st_ino, listing(tmp_path)) == before
 

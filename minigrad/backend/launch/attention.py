@@ -135,7 +135,7 @@ class Attention(Softmax):
 
 
 class Shape(NamedTuple):
-    """The constants for which attention.cuh is compiled."""
+    """The constants for which kernels/attention.cuh is compiled."""
 
     rows: int  # ROWS
     columns: int  # COLUMNS

@@ -2,12 +2,12 @@
 //
 //   layout   as in kernels/attention_forward.cu and kernels/attention_backward.cu
 //   launch   attention_forward: grid (⌈T / BLOCK⌉, B nh). attention_backward: grid (B nh / group)
-//   equals   what is said there, but delta = (p * (do @ v.mT)).sum(-1), without o
+//   equals   the formulas there, except delta = (p * (do @ v.mT)).sum(-1), without o
 //
-// The algorithm is that of kernels/, but its tiles are the other way round: a row for each key, or dim of a head, and a
-// column for each of WIDTH queries. Vectors then hold numbers of different queries: a softmax needs no sums or maxima
-// within a vector, and multiply() reads k and v element by element where they lie, so that they are never copied.
-// Causal queries take the keys they see, up to those that the last of their WIDTH sees.
+// The algorithm is that of kernels/, with transposed tiles: a row for each key, or dim of a head, and a column for each
+// of WIDTH queries. A vector then holds numbers of different queries: a softmax needs no sums or maxima within a
+// vector, and multiply() reads k and v element by element where they lie, so that they are never copied. If causal, the
+// WIDTH queries of a tile go through the keys that the last of them sees.
 #include <new>
 
 #include "common.cuh"
@@ -15,13 +15,13 @@
 #include "multiply.h"
 
 constexpr int BLOCK = 64;     // queries of a block of the grid; WIDTH divides it
-constexpr int KEYS = 64;      // of a tile
-constexpr T LEAST = sizeof(T) == 4 ? -87.3 : -708.3;  // e to the power of less is subnormal
-constexpr int LARGEST = 512;  // dims of a head, at most: what is kept for WIDTH queries then fits shared memory
+constexpr int KEYS = 64;      // keys of a tile
+constexpr T LEAST = sizeof(T) == 4 ? -87.3 : -708.3;  // below this, e^x is subnormal
+constexpr int LARGEST = 512;  // the largest head size: what is kept for WIDTH queries then fits shared memory
 static_assert((5 * LARGEST + KEYS) * WIDTH * sizeof(T) <= sizeof shared_bytes, "attention_backward has no more");
 
-// y (n, columns) = a (n, k) @ b (k, columns), or y += that. The strides of a: from row to row, and along k. b's rows are
-// read up to a whole vector.
+// y (n, columns) = a (n, k) @ b (k, columns), or y += the product. The strides of a are those from row to row, and
+// along k. Rows of b are read up to a whole vector.
 static void product(T* y, long long y_stride, const T* a, long long down, long long along, long long n, const T* b,
                     long long b_stride, long long k, long long columns, bool add) {
   const long long strides[] = {down, along}, strips = (n + MR - 1) / MR;
@@ -51,12 +51,12 @@ static void store_transposed(T* y, long long stride, const T* x, long long rows,
   }
 }
 
-// Queries q0 to q0 + rows - 1 of a head, and what they see.
+// Queries q0 to q0 + rows - 1 of a head, and the keys that they see.
 struct Queries {
   const bool* mask;  // of this batch and head, or null
   const T* bias;
   const long long *mask_strides, *bias_strides;  // along queries and along keys
-  long long q0, rows, keys;                      // keys: how many of them any of these queries sees
+  long long q0, rows, keys;                      // keys: the number of keys that any of these queries sees
   bool causal;
   T scale;
 
@@ -84,7 +84,8 @@ struct Queries {
   }
 };
 
-// e^x for the weights of a pattern. Subnormal ones become 0: a CPU takes a hundred times as long to multiply by them.
+// e^x for the weights of a pattern. Subnormal results become 0: a CPU takes a hundred times as long to multiply by
+// them.
 static __forceinline__ T weight(T x) { return exp(x < LEAST ? -INF : x); }
 
 // The softmax of WIDTH queries so far.
@@ -92,7 +93,7 @@ struct Softmax {
   T m[WIDTH];           // the largest score
   Total<T> l[WIDTH];    // and the sum of exp(score - m)
   T shrink[WIDTH];      // the factor for what was summed before the latest tile
-  bool shrinks;         // is any of them not 1?
+  bool shrinks;         // true if any of these factors is not 1
 
   // x (count, WIDTH): scores, which become exp(score - m).
   void add(T* x, long long count, bool first) {
@@ -169,8 +170,8 @@ extern "C" __global__ void attention_forward(T* o, T* lse, const T* q, const T* 
   }
 }
 
-// x (rows, D) as multiply() reads the right operand: where it lies if its rows are whole vectors, or else a copy in
-// `copied`, whose rows are. -> its first element; `stride` becomes the step from row to row.
+// The first element of x (rows, D), for the right operand of multiply(): x itself if its rows are whole vectors,
+// otherwise a copy in `copied`, whose rows are. `stride` becomes the step from row to row.
 static const T* as_operand(const T* x, long long& stride, long long rows, long long D, T*& copied) {
   if (D % W == 0) return x;
   const long long width = (D + W - 1) / W * W, strides[] = {1, stride};
@@ -181,7 +182,7 @@ static const T* as_operand(const T* x, long long& stride, long long rows, long l
   return copy;
 }
 
-// (keys, WIDTH) numbers: of many keys they do not fit shared memory.
+// (keys, WIDTH) numbers, which for many keys do not fit shared memory.
 struct Rows {
   static constexpr std::align_val_t LINE{64};  // of a cache, in bytes
   T* const x;
@@ -191,8 +192,9 @@ struct Rows {
 };
 
 // There are two passes over the keys, and p and dp are kept in between: ds needs delta, the sum of p dp over all keys.
-// As do · o it could be had at once. But where one key has almost all of the weight, dp - delta is almost 0, and the
-// rounding of do · o, which is not that of dp, would be most of it. The sum of p dp is rounded as that key's dp is.
+// delta could be computed first, as do · o. But if one key has almost all of the weight, dp - delta is almost 0, and
+// the difference between the rounding of do · o and that of dp would be most of it. The sum of p dp is rounded like the
+// dp of that key.
 // args  B = grid // (n.nh // n.group)
 extern "C" __global__ void attention_backward(T* dq, T* dk, T* dv, const T* dout, const T* o, const T* lse, const T* q,
                                               const T* k, const T* v, const bool* mask, const T* bias, Heads n,

@@ -5,25 +5,26 @@
 //   equals   y = np.matmul(a, b); y += bias
 //
 // A tile is computed as in Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008). For each
-// part of k, a panel of b, WIDTH columns wide, is packed: it then lies in the L1 cache as the multiplication reads it.
-// All rows of the tile pass by it in strips of up to MR rows, whose MR × WIDTH sums stay in registers. a is packed too,
-// strip by strip. What is used only a few times is not packed, but read where it lies. With few rows or columns, and
-// both operands contiguous along k, the sums are dot products instead, so that both are read once, in order.
+// part of k, a panel of b, WIDTH columns wide, is packed: it then lies in the L1 cache in the order in which the
+// multiplication reads it. All rows of the tile are multiplied by it in strips of up to MR rows, whose MR × WIDTH sums
+// stay in registers. a is packed too, strip by strip. An operand that is used only a few times is not packed, but read
+// where it lies. If there are few rows or columns, and both operands are contiguous along k, the sums are computed as
+// dot products, so that both are read once, in order.
 //
-// Each element is one sum, in an order that depends on n, m, k and the strides alone: not on the tiles, the threads or
-// the batch. Parts of k are summed by themselves, so that rounding grows with their length and number, not with k.
+// The order of the additions for an element depends on n, m, k and the strides alone: not on the tiles, the threads or
+// the batch. The parts of k are summed separately, so that rounding grows with their length and number, not with k.
 
 #include "multiply.h"
 
-constexpr int PART = 256;   // the most of k at a time: a panel of it is 32 KB at most
-constexpr int PANELS = 32;  // of b, packed at a time: an L3 cache holds them
-constexpr int ROWS = (192 << 10) / (PART * sizeof(T));  // of a, packed at a time: all of it fits an L2 cache
-constexpr int RUN = 4096;   // the most of k at a time for dot products, which are W sums side by side
-constexpr int FEW = 8;      // rows or columns that are computed as dot products
-constexpr int REUSE = 4;    // strips of a, or panels of b, that make packing the other one pay
-constexpr int LONG = 8;     // vectors of b that a single row is multiplied by at once
+constexpr int PART = 256;   // the largest part of k: a panel is 32 KB at most
+constexpr int PANELS = 32;  // panels of b that are packed at a time: they fit an L3 cache
+constexpr int ROWS = (192 << 10) / (PART * sizeof(T));  // rows of a that are packed at a time: they fit an L2 cache
+constexpr int RUN = 4096;   // the largest part of k for dot products, which are W sums side by side
+constexpr int FEW = 8;      // the most rows or columns that are computed as dot products
+constexpr int REUSE = 4;    // the fewest strips of a, or panels of b, for which packing the other operand pays
+constexpr int LONG = 8;     // vectors of b by which a single row is multiplied at once
 
-// Packed panels of b, then rows of a; pack() may touch a vector beyond them.
+// Packed panels of b, then rows of a; pack() may write one vector beyond them.
 alignas(64) static thread_local T packed_operands[PANELS * PART * WIDTH + ROWS * PART + W];
 
 // y (n, m) is cut into down × across tiles, the batches into groups; a block has a tile of all batches of a group.
@@ -34,7 +35,7 @@ alignas(64) static thread_local T packed_operands[PANELS * PART * WIDTH + ROWS *
 struct Product {
   long long n, m, k;
   long long down, across, groups, batches;
-  long long dots;  // compute dot products?
+  long long dots;  // true if dot products are computed
   long long a[2], b[2], y[2], bias[2];
   long long batch_dims, batch[14], a_batch[14], b_batch[14];
 };

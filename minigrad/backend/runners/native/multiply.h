@@ -1,5 +1,5 @@
-// What products of matrices are made of on the CPU, in gemm.cpp and attention.cpp: vectors, packing, and a loop whose
-// sums stay in registers.
+// The parts of matrix products on the CPU, for gemm.cpp and attention.cpp: vectors, packing, and a loop whose sums stay
+// in registers.
 
 #if defined(__AVX512F__)
 constexpr int BYTES = 64, MR = 12;  // of a vector; 12 × 2 sums, 2 vectors of b and one element of a in 32 registers
@@ -29,7 +29,7 @@ static long long least(long long x, long long y) { return x < y ? x : y; }
 
 // ------------------------------------------------------------------------------------------------------------ packing
 
-// Lanes of x and y in turn, as one step of a transposition swaps them: those whose number has the bit D change places.
+// One step of a transposition: of two vectors, the lanes whose number has the bit D change places.
 template <int D, std::size_t... L>
 static __forceinline__ void exchange(Vector& x, Vector& y, std::index_sequence<L...>) {
   const Vector before = x;
@@ -51,10 +51,10 @@ static __forceinline__ void transpose(Vector (&x)[W]) {
   if constexpr (D > 1) transpose<D / 2>(x);
 }
 
-// x (k, count) by its strides across and along k, to `packed` (k, width); zeros follow where there are fewer columns.
-// `beyond`: how many more columns may be read. It is written in chunks of W columns, and the last chunk of a row may
-// reach into the next row. So chunks come from right to left, and their rows from the first on, which
-// writes over that; at the end, up to W elements after `packed` are touched.
+// Copies x (k, count), with its strides across and along k, to `packed` (k, width), with zeros for missing columns.
+// `beyond`: how many further columns may be read. It writes chunks of W columns, and the last chunk of a row may reach
+// into the next row. So it goes through the chunks from right to left, and through their rows from the first on, which
+// overwrites that; at the end, up to W elements after `packed` have been written.
 static void pack(T* __restrict__ packed, int width, const T* __restrict__ x, const long long* strides, long long k,
                  int count, long long beyond) {
   const long long across = strides[0], along = strides[1];
@@ -79,7 +79,8 @@ static void pack(T* __restrict__ packed, int width, const T* __restrict__ x, con
 
 // ----------------------------------------------------------------------------------------------------- multiplication
 
-// Where the sums of a strip go: to y, or to what y has from earlier parts of k; with a bias after the last one.
+// Where the sums of a strip go: to y, or added to y, which has the sums of earlier parts of k. After the last part a
+// bias is added.
 struct Out {
   T* y;
   long long stride;
@@ -87,7 +88,7 @@ struct Out {
   bool add;
 };
 
-// Puts sums where they go, for rows whose last vector is not a whole one.
+// Stores sums, for rows whose last vector is not a whole one.
 __attribute__((noinline)) static void finish(const T* sums, int rows, int width, const Out& out, int count) {
   for (int r = 0; r < rows; r++) {
     T* y = out.y + r * out.stride;
@@ -100,8 +101,8 @@ __attribute__((noinline)) static void finish(const T* sums, int rows, int width,
   }
 }
 
-// HIGH rows of a by the next `count` columns of b, which are WIDE vectors, the last of them perhaps not whole. If both
-// are packed, the strides are constants, and the loop spends nothing on addresses.
+// Multiplies HIGH rows of a by the next `count` columns of b, which are WIDE vectors; the last may not be whole. If
+// both are packed, the strides are constants, and the loop computes no addresses.
 template <int HIGH, int WIDE, bool PACKED>
 static void multiply(const T* __restrict__ a, const long long* a_strides, const T* __restrict__ b, long long b_stride,
                      long long k, const Out& out, int count) {
@@ -141,7 +142,7 @@ static Multiply with_rows(int rows, std::index_sequence<R...>) {
   static constexpr Multiply all[] = {multiply<R + 1, WIDE, PACKED>...};
   return all[rows - 1];
 }
-// multiply() for so many rows, at most MR, and columns, at most WIDTH.
+// multiply() for up to MR rows and up to WIDTH columns.
 template <bool PACKED>
 static Multiply chosen(int rows, int columns) {
   auto all = std::make_index_sequence<MR>();

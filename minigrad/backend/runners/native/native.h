@@ -1,5 +1,6 @@
-// What a kernel file sees when it is compiled for the CPU with one thread per block: CUDA's words, the loops' hints to
-// the vectoriser, float versions of exp and its kin that vectorise, and launch(), which spreads blocks over the cores.
+// The header of a kernel file that is compiled for the CPU with one thread per block: CUDA's keywords, hints for the
+// vectoriser, float versions of exp and other functions that vectorise, and launch(), which spreads blocks over the
+// cores.
 #pragma once
 #define MINIGRAD_NATIVE 1
 
@@ -24,7 +25,7 @@ typedef _Float16 half;
 #define __syncthreads()
 #define __syncwarp(...)
 
-// A reduction may add in any order here; nothing else may, so no -ffast-math, and NaN and ∞ are themselves.
+// A loop marked by this may add in any order. No other may: there is no -ffast-math, and NaN and ∞ stay what they are.
 #define PRAGMA(text) _Pragma(#text)
 #define UNROLL PRAGMA(GCC unroll 8)
 #define SIMD PRAGMA(omp simd)
@@ -58,8 +59,8 @@ ATOMIC(atomicMax, old < v ? v : old)
 #undef ATOMIC
 
 // ------------------------------------------------------------------------------------------------- float functions
-// libm's are exact to half a unit, but scalar; these are within 2 units in the last place and vectorise. Double stays
-// with libm. Each is right at ±∞ and NaN.
+// libm's functions are exact to half a unit in the last place, but scalar. These are exact to 2 units, and vectorise.
+// Doubles use libm. Each is right at ±∞ and NaN.
 
 // A polynomial of x; the coefficient of the highest power comes first.
 template <typename V, typename... C>
@@ -68,8 +69,9 @@ inline __attribute__((always_inline)) V poly(V x, V p, C... rest) {
   return p;
 }
 
-// e^x = 2^n e^r, |r| ≤ ln 2 / 2: Cephes' polynomial (S. L. Moshier, "Methods and programs", 1989). What is 0 in float is
-// not computed: a product that underflows takes a CPU a hundred times as long, and attention's masks are made of e^-∞.
+// e^x = 2^n e^r, |r| ≤ ln 2 / 2: Cephes' polynomial (S. L. Moshier, "Methods and programs", 1989). Results that are 0
+// in float are not computed: a product that underflows takes a CPU a hundred times as long, and masks of attention are
+// e^-∞.
 inline __attribute__((always_inline)) float exp_(float x) {
   const bool zero = x < -104.f;                 // a NaN stays
   float clipped = zero ? 0.f : x;
@@ -102,7 +104,7 @@ inline __attribute__((always_inline)) float tanh_(float x) {
 // The coefficients below are minimax fits of our own: Lawson's iteration on a Chebyshev grid, values from mpmath. Those
 // of floats were rounded one by one, from the lowest power on, and the others fitted again.
 
-// erf x = x + x P(x²) for |x| < 1.1; beyond, 1 - erfc |x| = 1 - Q(|x| - 2)^4, where what Q loses counts little.
+// erf x = x + x P(x²) for |x| < 1.1; beyond, 1 - erfc |x| = 1 - Q(|x| - 2)^4, where the rounding of Q matters little.
 inline __attribute__((always_inline)) float erf_(float x) {
   float a = __builtin_fabsf(x), s = x * x;
   float p = poly(s, 7.23606863e-05f, -0.000782473944f, 0.00516773108f, -0.026843518f, 0.112833641f, -0.376126111f,
@@ -115,8 +117,8 @@ inline __attribute__((always_inline)) float erf_(float x) {
   return a < 1.1f ? small : __builtin_copysignf(1.f - q * q, x);
 }
 
-// erfc |x| = t exp(P(t) - x²), t = 2 / (2 + |x|), the form of Numerical Recipes' erfcc, with a fit that is exact to 8e-9;
-// in double, since the last bit of x² is many of erfc's. e^y = 2^n e^r by Taylor's series, exact to 5e-9.
+// erfc |x| = t exp(P(t) - x²), t = 2 / (2 + |x|), the form of Numerical Recipes' erfcc, with a fit that is exact to
+// 8e-9; in double, since the last bit of x² is many of erfc's. e^y = 2^n e^r by Taylor's series, exact to 5e-9.
 inline __attribute__((always_inline)) float erfc_(float x) {
   double a = __builtin_fabs((double)x);
   a = a > 11. ? 11. : a;  // erfc 11 is 0 in float; a NaN stays
@@ -156,8 +158,8 @@ inline __attribute__((always_inline)) float log_(float x) {
   return x >= 0 ? y : __builtin_nanf("");
 }
 
-// Of double, what random numbers need: ln x for x in [2^-53, 1], and cos and sin of an angle in [0, 2π), to 2 units in
-// the last place. The polynomials are Cephes'.
+// For random numbers, in double: ln x for x in [2^-53, 1], and cos and sin of an angle in [0, 2π), to 2 units in the
+// last place. The polynomials are Cephes'.
 inline __attribute__((always_inline)) double ln(double x) {
   unsigned long long bits;
   std::memcpy(&bits, &x, 8);
@@ -198,7 +200,7 @@ inline __attribute__((always_inline)) void cos_sin(double angle, double& cosine,
   cosine = (quarter + 1) & 2 ? -cosine : cosine;
 }
 
-// A kernel writes exp(x) for either type.
+// Kernels write exp(x) for both types.
 inline __attribute__((always_inline)) double exp_(double x) { return std::exp(x); }
 inline __attribute__((always_inline)) double tanh_(double x) { return std::tanh(x); }
 inline __attribute__((always_inline)) double erf_(double x) { return std::erf(x); }
@@ -215,12 +217,12 @@ using std::fma;
 
 // ---------------------------------------------------------------------------------------------------------- launching
 
-// What spreads blocks over the cores: run_blocks of pool.cpp.
+// run_blocks of pool.cpp, which spreads blocks over the cores.
 typedef void (*Work)(void* launch, long long first, long long last);
 static void (*run_blocks)(Work, void* launch, long long blocks);
 extern "C" void use_pool(void (*f)(Work, void*, long long)) { run_blocks = f; }
 
-// Where each argument begins: one after the other, each at a multiple of 8 bytes.
+// The byte at which each argument begins: they are packed one after the other, each at a multiple of 8 bytes.
 template <typename... A>
 struct Packed {
   std::size_t at[sizeof...(A) + 1] = {0};

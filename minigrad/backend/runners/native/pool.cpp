@@ -1,16 +1,17 @@
-// The threads that native kernels run on: one pool for the whole process, and nothing that any other library can see.
+// The threads that native kernels run on: one pool for the whole process, which no other library can see.
 //
 // A launch is `blocks` pieces of work that do not depend on each other. Its caller offers them to the workers as a job,
-// and all take parts of it from one counter. Which thread computes a block makes no difference to its result. While the
-// workers are busy with one caller's job, other callers do theirs alone: nobody waits for the job of another.
+// and all of them take parts of it from one counter. The result of a block does not depend on the thread that computes
+// it. While the workers are busy with the job of one caller, other callers do their jobs alone: nobody waits for
+// another's.
 //
-// Where other processes want the cores, a worker may lose its own for milliseconds, in the middle of a part that the
-// caller then has to wait for. So each job is compared with what its caller alone would have taken, going by how long it
-// was on a core for its own part: alone it might not have lost that core. What is won is saved, up to SAVINGS, and losses
-// are paid from that: a single hiccup changes nothing. A loss that is not covered is made good by computing alone for
-// PATIENCE times as long. So losses are about 1 / PATIENCE of all time at most, however great the load is, and the
-// workers are back soon after it has gone. A loss of more than SLICE is no matter of load: the whole machine stood still,
-// as virtual ones do, or the process was stopped.
+// If other processes need the cores, a worker may lose its core for milliseconds, in the middle of a part that the
+// caller then has to wait for. So the time of each job is compared with the time that its caller would have taken
+// alone, which is estimated from the time that it was on a core for its own part. Time that was won is saved, up to
+// SAVINGS, and time that was lost is paid from the savings, so that a single delay changes nothing. After a loss that
+// the savings do not cover, callers compute alone for PATIENCE times as long. So losses are at most about 1 / PATIENCE
+// of all time, however great the load is, and the workers return soon after it has gone. A loss of more than SLICE does
+// not count: the whole machine stood still, as virtual ones do, or the process was stopped.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -25,16 +26,16 @@ namespace {
 
 typedef void (*Work)(void* launch, long long first, long long last);
 
-constexpr int PARTS = 8;  // of a job for each thread, so that a slow thread does fewer of them
-constexpr int PROBE = 64;  // of so many parts of a job its caller does one first, to see how long the job is
+constexpr int PARTS = 8;  // parts of a job for each thread, so that a slow thread does fewer of them
+constexpr int PROBE = 64;  // the caller first does one of so many parts of a job, to see how long the job is
 constexpr int PATIENCE = 10;
 constexpr long long SAVINGS = 20'000'000, SLICE = 10'000'000;  // ns
-// In ns: how long a thread looks for what it waits for before it sleeps, since being woken takes as long as a small
-// kernel, and on a virtual machine much longer (the long one is for as long as sharing jobs pays); and jobs that are not
-// worth offering to workers who look for one, or who have to be woken.
+// In ns. How long a thread looks for what it waits for before it sleeps, since being woken takes as long as a small
+// kernel, and on a virtual machine much longer; the long time applies while sharing jobs pays. And how short a job must
+// be not to be offered to workers who are looking for one, or who have to be woken.
 constexpr long long SPIN = 50'000, LONG_SPIN = 3'000'000, SMALL = 2'000, SMALL_FOR_SLEEPERS = 20'000;
 
-// Pool::state: the number of the job << 32 | workers at it << 1 | may others still join?
+// Pool::state: the number of the job << 32 | the number of workers at it << 1 | 1 if others may still join.
 constexpr unsigned long long OPEN = 1, WORKER = 2, JOB = 1ull << 32;
 
 struct Sleepers {
@@ -43,10 +44,10 @@ struct Sleepers {
 };
 
 struct Pool {
-  std::atomic_flag taken = ATOMIC_FLAG_INIT;  // by the caller whose job it is
-  int workers = 0;                            // that have been started
+  std::atomic_flag taken = ATOMIC_FLAG_INIT;  // set by the caller whose job it is
+  int workers = 0;                            // the number of threads that were started
   std::atomic<long long> alone_until{0};      // the time until which callers do their jobs alone
-  std::atomic<long long> saved{0};            // ns, by sharing jobs; only the caller who has taken the pool changes it
+  std::atomic<long long> saved{0};            // ns, by sharing jobs; changed only by the caller who has taken the pool
   std::atomic<unsigned long long> state{0};
   Work work;  // these four change only while no worker is at the job and none can join
   void* launch;
@@ -62,14 +63,14 @@ bool spins = true;
 
 long long now() { return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1); }
 
-// The time that this thread has been on a core.
+// The time for which this thread has been on a core.
 long long busy() {
   timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return t.tv_sec * 1'000'000'000ll + t.tv_nsec;
 }
 
-// Returns when there() does: looks for a while, then sleeps. Who makes it true calls wake_up afterwards.
+// Waits until there() is true: looks for a while, then sleeps. Whoever makes it true calls wake_up afterwards.
 template <typename There>
 void wait(There there, Sleepers& sleepers) {
   if (there()) return;
@@ -88,7 +89,7 @@ void wake_up(Sleepers& sleepers) {
   sleepers.wake.notify_all();
 }
 
-// Compute parts until all are taken, the first of them without asking. -> how many blocks that were.
+// Computes parts until all are taken; the first part is the caller's without asking. Returns the number of blocks done.
 long long take_parts(long long first) {
   long long mine = 0;
   for (; first < pool->blocks; first = pool->next.fetch_add(pool->part, std::memory_order_relaxed)) {
@@ -114,7 +115,8 @@ void* worker(void*) {
   }
 }
 
-// Signals are left to the threads that the program knows of. Where a thread cannot be had, there are fewer.
+// Workers block all signals, which are left to the program's own threads. If a thread cannot be started, there are
+// fewer.
 void start_workers() {
   sigset_t all, before;
   sigfillset(&all);
@@ -128,7 +130,7 @@ void start_workers() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-// Do the blocks from `first` on together with the workers, which are the caller's.
+// Does the blocks from `first` on together with the workers, which the caller has taken.
 void share(Work work, void* launch, long long first, long long blocks) {
   if (pool->workers < threads - 1) start_workers();
   pool->work = work;
@@ -140,7 +142,7 @@ void share(Work work, void* launch, long long first, long long blocks) {
   pool->state = (pool->state / JOB + 1) * JOB + OPEN;
   wake_up(pool->workers_asleep);
   const long long mine = take_parts(first), worked = busy() - busy_before;
-  pool->state &= ~OPEN;  // a worker that is late need not come any more
+  pool->state &= ~OPEN;  // no further worker may join
   wait([] { return pool->state % JOB == 0; }, pool->caller_asleep);
   const long long end = now(), alone = worked * (blocks - first) / mine;
   const long long saved = std::min(pool->saved + std::max(alone - (end - begun), -SLICE), SAVINGS);
@@ -150,7 +152,7 @@ void share(Work work, void* launch, long long first, long long blocks) {
 
 }  // namespace
 
-// Call work(launch, first, last) until blocks 0 to blocks - 1 have been done, each once.
+// Calls work(launch, first, last) until each of the blocks 0 to blocks - 1 has been done once.
 extern "C" void run_blocks(Work work, void* launch, long long blocks) {
   if (blocks < 2 || threads < 2) return work(launch, 0, blocks);
   const long long begun = now();
@@ -167,22 +169,22 @@ extern "C" void run_blocks(Work work, void* launch, long long blocks) {
   pool->taken.clear();
 }
 
-// Threads that are more than the cores do not look for work, since they would keep each other from doing any.
-// A child of a fork has no workers, whatever they were doing: it begins with a new pool, which starts its own.
+// If there are more threads than cores, they do not look for work, since they would keep each other from working.
+// A child of a fork has no workers: it begins with a new pool, which starts its own.
 extern "C" void start_pool(int n) {
   threads = n;
   spins = n <= int(std::thread::hardware_concurrency());
   pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
 }
 
-// One launch of a kernel, as it was recorded: its function and what the function takes, as in native.h.
+// A captured launch of a kernel: its function, and the arguments of that function, as in native.h.
 struct Launch {
   void (*function)(const unsigned* grid, const char* packed);
   const unsigned* grid;
   const char* packed;
 };
 
-// Run n launches, one after the other.
+// Runs n launches, one after the other.
 extern "C" void replay(const Launch* launches, long long n) {
   for (long long i = 0; i < n; i++) launches[i].function(launches[i].grid, launches[i].packed);
 }
