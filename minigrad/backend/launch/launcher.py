@@ -240,10 +240,11 @@ class _Address:
 
 
 def _owner(x):
-    """The object that owns the memory of a NumPy array, or the array itself."""
-    while type(x) is np.ndarray and x.base is not None:
-        x = x.base
-    return x
+    """The object that owns the memory of an array, if it is not an array; otherwise None."""
+    owner = x.base
+    while type(owner) is np.ndarray:
+        owner = owner.base
+    return owner
 
 
 def has_memory(x):

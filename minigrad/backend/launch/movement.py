@@ -57,8 +57,7 @@ class Movement(Launcher):
         return x.flags.c_contiguous and is_writeable(x)
 
     def is_writeable(self, x):
-        repeats = x.size and any(s == 0 and n > 1 for n, s in zip(x.shape, x.strides))
-        return is_writeable(x) and not repeats
+        return is_writeable(x)
 
     # -- views, and copies where there is none
 

@@ -156,6 +156,10 @@ class Cuda(Launched):
     def overlap(self, x, y):
         return self._cupy.may_share_memory(x, y)
 
+    def is_writeable(self, x):
+        """False for the result of expand, which CuPy does not make read-only."""
+        return not (x.size and any(step == 0 and n > 1 for n, step in zip(x.shape, x.strides)))
+
     def fresh(self, shape, dtype):
         return self.array_type(shape, dtype)
 
