@@ -1,25 +1,25 @@
 // Shared by attention's forward and backward: tiles in shared memory, and their products in registers.
 //
-// A block of THREADS has ROWS rows of its own (queries; keys, where their gradients are computed) and goes through what
-// these meet, COLUMNS at a time. A tile has its rows as they lie in global memory, padded to DP elements, so it serves
-// both products, and everything moves in chunks of 16 bytes:
+// A block of THREADS has ROWS rows of its own (queries; or keys, if the gradients of keys are computed), and goes
+// through the keys or queries that they meet, COLUMNS at a time. A tile has rows as they lie in global memory, padded
+// to DP elements. So it serves both products, and everything moves in chunks of 16 bytes:
 //
 //   dots      S = A Bᵀ, both read along their rows: the scores q kᵀ, and the gradient of the pattern, do vᵀ
 //   weigh     Y += P B, P read along its rows and B across them: o, dq, dk and dv
 //
-// A warp is 4 × 8 threads. It has ROWS / WARPS rows of every product, as a thread has MI of S and the same of Y. So a
-// row of scores is within a warp, what is computed from it needs no barrier, and Y stays in registers to the end. For
+// A warp is 4 × 8 threads. It has ROWS / WARPS rows of every product, and a thread has MI rows of S and the same of Y.
+// So a row of scores is within a warp, the softmax needs no barrier, and Y stays in registers to the end. For
 // MI × N products, a thread reads MI + N numbers of shared memory: with 4 × 8, 128 of 140 instructions multiply.
 //
-// With TENSOR, tensor cores multiply, a warp is 8 × 4 threads that hold what tensor.cuh says, and tiles hold Factors: the
-// pattern and its gradient are rounded to these before `weigh`.
+// With TENSOR, tensor cores multiply, a warp is 8 × 4 threads that hold Fragments (tensor.cuh), and tiles hold Factors:
+// the pattern and its gradient are rounded to these before `weigh`.
 //
 // Banks: the chunks that half a warp reads at once lie side by side, or in 8 neighbouring rows, which begin 16 bytes
-// further each, or in 2 rows, each read by half of its threads. So none are in each other's way, nor are 32 stores to P.
+// further each, or in 2 rows, each read by half of its threads. So they lie in different banks, as do 32 stores to P.
 //
-// Compiled for ROWS (64 with TENSOR) and COLUMNS of 32 or 64, a DP of 32, 64, 128 or 256, which D and Dv may be less
-// than, and a DROPS of 1 for dropout, which takes registers, or 0. Natively, runners/native/attention.cpp of
-// minigrad/backend takes the place of the files that include this one.
+// These files are compiled for ROWS (64 with TENSOR) and COLUMNS of 32 or 64; for a DP of 32, 64, 128 or 256, which is
+// at least D and Dv; and for a DROPS of 1 with dropout, which takes registers, or 0. Natively,
+// runners/native/attention.cpp of minigrad/backend replaces the files that include this one.
 #pragma once
 #include "common.cuh"
 #include "heads.cuh"
@@ -31,9 +31,9 @@ constexpr int THREADS = 128, WARPS = THREADS / 32, DOWN = TENSOR ? 8 : 4, ACROSS
 constexpr int CHUNK = 16 / sizeof(E);                                         // elements of a chunk
 constexpr int MI = ROWS / WARPS / DOWN, NI = COLUMNS / ACROSS, DI = DP / ACROSS;  // a thread's part of S and of Y
 constexpr int PIECE = TENSOR ? 2 : CHUNK;  // columns of Y that lie side by side
-constexpr int STEP = TENSOR ? 32 / sizeof(E) : 2 * CHUNK;  // of what a product sums over: elements at a time
-// With factors of 2 bytes, two tiles are there at once, and the pattern stays in registers. Halves are copied as they
-// are, so that the next tiles are on their way while these are used.
+constexpr int STEP = TENSOR ? 32 / sizeof(E) : 2 * CHUNK;  // the elements of a sum that are added at a time
+// With factors of 2 bytes, shared memory holds two tiles at a time, and the pattern stays in registers. Halves are
+// copied without conversion, so the next tiles can be loaded while these are used.
 constexpr bool BOTH = TENSOR && sizeof(E) == 2, AHEAD = BOTH && sizeof(T) == 2;
 constexpr int LD = DP + CHUNK, LDP = COLUMNS + (TENSOR ? CHUNK : ACROSS);  // elements in a row of a tile, and of P
 constexpr int TILE = COLUMNS * LD, TILES = AHEAD ? 4 : BOTH ? 2 : 1;  // elements of a tile; tiles of keys
@@ -56,7 +56,7 @@ __device__ __forceinline__ Chunk<E, 2> rounded(X x, X y) {
 
 __device__ __forceinline__ long long smaller(long long a, long long b) { return a < b ? a : b; }
 
-// Where a thread is in its warp, such that both quarters of half a warp read the same 8 chunks across.
+// The position of a thread in its warp, such that both quarters of half a warp read the same 8 chunks across.
 __device__ __forceinline__ int down() {
   return TENSOR ? threadIdx.x % 32 / ACROSS : threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2;
 }
@@ -78,22 +78,22 @@ __device__ __forceinline__ R row_combine(R x, Op op) {
 __device__ __forceinline__ R row_sum(R x) { return row_combine(x, [](R a, R b) { return a + b; }); }
 __device__ __forceinline__ R row_largest(R x) { return row_combine(x, [](R a, R b) { return a < b ? b : a; }); }
 
-// Which tile of which head this block has. A grid is (⌈length / ROWS⌉ heads,), tile by tile: its second and third dims
-// could be 65,535 at most.
+// The tile and the head of this block. A grid is (⌈length / ROWS⌉ heads,), tile by tile, since its second and third
+// dims would be limited to 65,535.
 struct Tile { long long head, tile; };
 __device__ __forceinline__ Tile tile_of(long long length) {
   const unsigned tiles = unsigned((length + ROWS - 1) / ROWS);
   return {blockIdx.x / tiles, blockIdx.x % tiles};
 }
 
-// Can rows of D elements from x on be moved N at once?
+// True if rows of D elements, from x on, can be moved N elements at a time.
 template <int N>
 __device__ __forceinline__ bool moves(const T* x, long long stride, long long D) {
   return (unsigned long long)x % sizeof(Chunk<T, N>) == 0 && stride % N == 0 && D % N == 0;
 }
 
-// tile[i][d] = x[i * stride + d] for i < rows and d < D, and 0 in all the rest of the LENGTH × DP tile. If AHEAD, it is
-// there only once it has been waited for.
+// tile[i][d] = x[i * stride + d] for i < rows and d < D, and 0 in the rest of the LENGTH × DP tile. If AHEAD, this only
+// begins the copy, which must be waited for.
 template <int LENGTH>
 __device__ __forceinline__ void load(E* tile, const T* x, long long stride, long long rows, long long D) {
   constexpr int SIDE_BY_SIDE = DP / CHUNK, AT_ONCE = THREADS / SIDE_BY_SIDE, STEPS = LENGTH / AT_ONCE;
@@ -116,7 +116,7 @@ __device__ __forceinline__ void load(E* tile, const T* x, long long stride, long
         *reinterpret_cast<Chunk<T>*>(tile + s * AT_ONCE * LD) = gathered(x, found(s));
     }
   } else {
-    Chunk<T> held[STEPS];  // so that all of them are on their way at once
+    Chunk<T> held[STEPS];  // so that all loads are in flight at the same time
     UNROLL for (int s = 0; s < STEPS; s++, x += AT_ONCE * stride) {
       if (whole) held[s] = found(s) > 0 ? *reinterpret_cast<const Chunk<T>*>(x) : Chunk<T>{};
       else held[s] = gathered(x, found(s));
@@ -129,7 +129,7 @@ __device__ __forceinline__ void load(E* tile, const T* x, long long stride, long
   }
 }
 
-// x[row(i) * stride + place(j)] = y[i][j] for those of the rows and of the D columns that exist.
+// x[row(i) * stride + place(j)] = y[i][j], for the rows and the D columns that exist.
 __device__ __forceinline__ void store(T* x, long long stride, long long rows, long long D, const R (&y)[MI][DI]) {
   const bool whole = moves<PIECE>(x, stride, D);
   UNROLL for (int i = 0; i < MI; i++) {
@@ -260,7 +260,7 @@ __device__ __forceinline__ void weigh(R (&y)[MI][DI], const R (&s)[MI][NI], E* P
   weigh(y, [&](int i, int j) { return s[i][j]; }, P, b, first, end);
 }
 
-// e^x for a pattern. What halves and TF32 round is more than ex2.approx does.
+// e^x for a pattern. ex2.approx is more exact than halves and TF32.
 __device__ __forceinline__ R power(R x) {
   if constexpr (TENSOR) return power_of_2(x * R(1.4426950408889634));
   else return exp(x);
@@ -268,7 +268,7 @@ __device__ __forceinline__ R power(R x) {
 
 struct Cell { int t, s; };  // a query and a key
 
-// Which keys a query sees, the bias that is added to its scores, and which elements of its pattern dropout keeps.
+// The keys that a query sees, the bias that is added to its scores, and the elements of its pattern that dropout keeps.
 struct View {
   const bool* mask;  // of this batch and head, or null
   const T* bias;
@@ -277,11 +277,11 @@ struct View {
   bool causal;
   R scale, kept;  // of scores; of what dropout keeps
 
-  // How many of the `most` keys from k0 on exist and, if causal, do not come after query t: none, if it is negative.
+  // The number of the `most` keys from k0 on that exist and, if causal, do not come after query t; none if negative.
   __device__ __forceinline__ int seen(long long t, long long k0, int most) const {
     return int(smaller(most, (causal ? smaller(keys, t + 1) : keys) - k0));
   }
-  // Do all queries from t on see all of those keys, and is nothing added?
+  // True if all queries from t on see all of those keys, and no bias is added.
   __device__ __forceinline__ bool plain(long long t, long long k0, int most) const {
     return !mask && !bias && seen(t, k0, most) == most;
   }

@@ -7,18 +7,18 @@
 //            dv = p.mT @ do; dq = ds @ k; dk = ds.mT @ q; with dk and dv summed over the heads of a group.
 //            With keep, p of dv and do @ v.mT are multiplied by keep * kept
 //
-// The pattern p is computed again, tile by tile, because keeping it would take T × S numbers. One kernel has the sums
-// over keys, the other those over queries. So neither needs atomics, and the gradients do not depend on the schedule.
+// The pattern p is computed again, tile by tile, since keeping it would take T × S numbers. One kernel computes the
+// sums over keys, the other the sums over queries. So neither needs atomics, and the order of additions is fixed.
 #include "attention.cuh"
 
 // p and ds of a query and a key, given their score and do · v.
-struct Query { R top, rest, delta; };  // of a query: the two parts of lse; delta
+struct Query { R top, rest, delta; };  // the two parts of a query's lse, and its delta
 __device__ __forceinline__ R pattern(R score, const Query& of) { return power(score - of.top - of.rest); }
 __device__ __forceinline__ R gradient(R p, R dp, const Query& of, R scale) { return scale * p * (dp - of.delta); }
 
-// Σ_d a[r][d] b[r][d] over d < D; r is the row number (lane modulo their number) of the warp's rows. It is added in the
-// order of `dots`, so that delta is rounded as dp is: where one key has all of a query's weight, o is that key's v, and
-// dp - delta is exactly 0.
+// Σ_d a[r][d] b[r][d] over d < D, where r is one of the warp's rows: the lane modulo their number. The order of
+// additions is that of `dots`, so that delta is rounded as dp is: if one key has all of a query's weight, o is the v of
+// that key, and dp - delta is exactly 0.
 __device__ __forceinline__ R row_dot(const E* a, const E* b, int D) {
   const int start = (warp_row() + threadIdx.x % (MI * DOWN)) * LD;
   R sum = 0;

@@ -18,10 +18,10 @@
 #include "accumulate.cuh"
 
 constexpr int SPAN = 128, WARPS = 8;  // columns that a block works on, and its warps
-constexpr int MANY_ROWS = 32;         // of one index: what a warp adds up alone at most
+constexpr int MANY_ROWS = 32;         // the most rows of one index that a warp adds up alone
 
-// A warp adds up the rows of the index that begins at its place in the order. Where these are many, all warps of the
-// block share them out.
+// A warp adds up the rows of the index that begins at its position in the order. If there are many rows, all warps of
+// the block share them.
 // args  dx (…, C); dy (N, C); keys, order (N)
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     take_add(T* __restrict__ dx, const T* __restrict__ dy, const long long* __restrict__ keys,

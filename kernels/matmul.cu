@@ -6,8 +6,8 @@
 //            Its threads share tiles, so, unlike the other kernels, this one is not right with one thread per block
 //   equals   y = np.matmul(a, b); y += bias
 //
-// Compiled for tiles of SIDE × SIDE (128; or 64 for small products, for numbers of 8 bytes and for a READ over 1), and
-// for READ_A and READ_B, which say how the threads read an operand:
+// It is compiled for tiles of SIDE × SIDE (128; or 64 for small products, for numbers of 8 bytes and for a READ over
+// 1), and for READ_A and READ_B, which say how the threads read an operand:
 //   0  neighbouring threads read across k, each V elements (16 bytes) at once
 //   1  neighbouring threads read along k, each V elements at once
 //   2  across k, one element at a time
@@ -16,7 +16,7 @@
 // and the other strides to be multiples of V elements.
 //
 // A block goes through k in steps of STEP. It holds a's and b's part of a step in shared memory, with k as the outer
-// index, and each thread adds TN × TM products to its registers for each k. Meanwhile the next step is on its way from
+// index, and each thread adds TN × TM products to its registers for each k. Meanwhile the next step is copied from
 // global memory through registers to the other half of shared memory, so that one barrier for each step is enough.
 // What limits the speed: with 8 × 8 products a thread reads 4 × 16 bytes of shared memory for each 64 multiplications.
 // Including the copying of the next step, 512 of 578 instructions multiply: 0.89 of the peak, provided that two blocks

@@ -1,4 +1,4 @@
-// What the kernels of matrix products share: where operands lie, which tile is a block's, and the reading of operands.
+// Shared by the kernels of matrix products: where operands lie, which tile a block has, and how operands are read.
 #pragma once
 #include "common.cuh"
 
@@ -18,7 +18,7 @@ struct alignas(N * sizeof(W)) Vector {
   W v[N];
 };
 
-// How a thread reads SIDE rows of a, or columns of b, STEP of their k at a time: CHUNKS times V elements.
+// How a thread reads SIDE rows of a, or columns of b, STEP elements along k at a time: CHUNKS times V elements.
 template <int READ, int V, int STEP, int THREADS>
 struct Operand {
   static constexpr bool ALONG = READ % 2, WHOLE = READ < 2;
@@ -61,8 +61,8 @@ struct Operand {
 struct Part {
   const T *a, *b;
   long long row0, column0;  // the first row and column
-  unsigned matrix;          // of all that is left when tiles are counted: of the batch, and of the parts of k
-  int rows, columns, left;  // how many of the tile's exist, and how many k
+  unsigned matrix;          // the number of the product: the index in the batch, and in the parts of k
+  int rows, columns, left;  // how many rows and columns of the tile exist, and how many values of k
 
   __device__ __forceinline__ Part(const T* from_a, const T* from_b, const Product& p) : a(from_a), b(from_b) {
     const unsigned across = (p.m + SIDE - 1) / SIDE, down = (p.n + SIDE - 1) / SIDE;
@@ -82,7 +82,7 @@ struct Part {
     a += row0 * p.a[0] + k0 * p.a[1];
     b += column0 * p.b[0] + k0 * p.b[1];
   }
-  // Where the first row and column are in y. It is computed when it is needed: to keep it takes registers.
+  // Where the first row and column lie in y. This is computed when it is needed, to save registers.
   __device__ __forceinline__ long long corner(const Product& p) const { return (matrix * p.n + row0) * p.m + column0; }
 };
 

@@ -19,7 +19,7 @@ extern "C" __global__ void fill(T* __restrict__ y, T value, Layout layout) {
   map_places(layout, [=] { return value; }, y);
 }
 
-constexpr int SIDE = 32;  // of a tile, in elements
+constexpr int SIDE = 32;  // elements along a side of a tile
 
 // f(i, j) for each place of a tile that lies within rows × columns; neighbouring j go to neighbouring threads.
 template <typename F>

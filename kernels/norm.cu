@@ -37,7 +37,7 @@ norm_forward(T* __restrict__ y, T* __restrict__ mean, T* __restrict__ rstd, cons
 // dx of one row.
 __device__ __forceinline__ void row_dx(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,
                                        const T* __restrict__ weight, R mu, R r, bool centred, long long n) {
-  const R rate = centred && n == 1 ? R(0) : r;  // exactly 0: a number is its own mean, but for a rounding
+  const R rate = centred && n == 1 ? R(0) : r;  // a single number is its own mean, so dx is exactly 0
   with_row(n, Rows{dy, x}, [&](auto& row) {
     auto write = [&](const auto* __restrict__... weights) {  // one, or none
       const Pair s = row.sums([=](Pair v, auto... w) {
@@ -63,7 +63,7 @@ norm_dx(T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x, c
   row_dx(dx + at * n, dy + at * n, x + at * n, weight, mean ? R(mean[at]) : R(0), rstd[at], mean, n);
 }
 
-// Adds what ROWS rows contribute to dweight and dbias, unless these are null.
+// Adds the contribution of ROWS rows to dweight and dbias, unless these are null.
 template <int ROWS>
 __device__ __forceinline__ void add_to_parameters(Total<R>* __restrict__ dweight, Total<R>* __restrict__ dbias,
                                                   const T* __restrict__ dy, const T* __restrict__ x,
@@ -90,7 +90,7 @@ __device__ __forceinline__ void sum_columns(Total<R>* __restrict__ dweight, Tota
     Total<R> to_weight[W] = {}, to_bias[W] = {};
     auto take = [&](auto count, long long row) {
       constexpr int ROWS = decltype(count)::value;
-      Pair v[ROWS][W];  // all of them are on their way at once
+      Pair v[ROWS][W];  // so that all loads are in flight at the same time
       UNROLL for (int k = 0; k < ROWS; k++) {
         const long long at = (row + k) * n + column;
         read<W>(v[k], Rows{dy + at, x + at}, 0, at_once);
@@ -113,8 +113,8 @@ __device__ __forceinline__ void sum_columns(Total<R>* __restrict__ dweight, Tota
   }
 }
 
-// parts: (2, blocks, n), what the rows of each block contribute to dweight and dbias. If dx is not null, natively, it is
-// written too, while the cache has the rows.
+// parts (2, blocks, n): the contribution of each block's rows to dweight and dbias. Natively, if dx is not null, it is
+// written too, while the rows are in the cache.
 // args  parts (2, grid, n); dx?, dy, x (rows, n); mean?, rstd (rows); weight? (n)
 extern "C" __global__ void __launch_bounds__(HELD_THREADS, 1)
 norm_sums(Total<R>* __restrict__ parts, T* __restrict__ dx, const T* __restrict__ dy, const T* __restrict__ x,

@@ -8,7 +8,8 @@
 #include "layout.cuh"
 #include "philox.cuh"
 
-// Where in which stream a launch begins. What a launch repeats may differ each time: so it can lie in memory.
+// The stream, and the position in it where a launch begins. It can lie in memory, so that a launch that is repeated by
+// a captured step draws other numbers each time.
 struct Start {
   unsigned long long key, offset;
   __device__ __forceinline__ Start(const unsigned long long* __restrict__ stream, unsigned long long key,
@@ -16,7 +17,7 @@ struct Start {
       : key(stream ? stream[0] : key), offset(stream ? stream[1] + offset : offset) {}
 };
 
-// Four neighbours of an array, loaded at once if V is const, else stored.
+// Four neighbours of an array, which are loaded at once if V is const, and stored otherwise.
 template <typename V>
 struct Four {
   V* p;
@@ -39,7 +40,7 @@ __device__ __forceinline__ void each_of_four(const Words& words, F f, Four<V>...
   (a.store(), ...);
 }
 
-// f(word, a[i], …) for each i in [0, n). It reads those arrays that are const, and writes the others.
+// f(word, a[i], …) for each i in [0, n). f reads the arrays that are const, and writes the others.
 template <typename F, typename... V>
 __device__ __forceinline__ void each_word(Start start, long long n, F f, V*... a) {
   const bool at_once = !ONE_THREAD && (((unsigned long long)a % sizeof(Run<V, 4>) == 0) && ...);
@@ -65,7 +66,7 @@ extern "C" __global__ void words_kernel(const unsigned long long* __restrict__ s
   each_word({stream, key, offset}, n, [=](unsigned word, unsigned& y) { y = word; }, y);
 }
 
-// y = x mask, mask = scale where the element's word ≥ threshold, else 0.
+// y = x mask. mask is `scale` where the element's word ≥ threshold, and 0 elsewhere.
 // args  stream? (2); y, mask, x (n)
 extern "C" __global__ void dropout_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,
                                           unsigned long long offset, T* __restrict__ y, T* __restrict__ mask,
@@ -79,7 +80,7 @@ extern "C" __global__ void dropout_kernel(const unsigned long long* __restrict__
   each_word({stream, key, offset}, n, drop, y, mask, x);
 }
 
-// Where that mask is not 0.
+// y is true where that mask is not 0.
 // args  stream? (2); y (n)
 extern "C" __global__ void kept_kernel(const unsigned long long* __restrict__ stream, unsigned long long key,
                                        unsigned long long offset, bool* __restrict__ y, unsigned threshold,

@@ -6,9 +6,9 @@
 //   _each     n is small  a thread for each result; launch over outer × inner
 //   equals    x.sum(1), x.max(1), …: integers are summed in 64 bits, float16 in float32; NaN wins max and min alike
 //
-// argmax_rows, argmin_rows: the places in a row of x of what is best in each part of it, as _rows. The first of ties
-// wins, and the first NaN if there is one.
-// dot_parts: a block for each `part` elements, whose share of Σ a b it writes to y.
+// argmax_rows, argmin_rows: for each part of a row, the position in the row of its largest or smallest element,
+// launched like _rows. The first of ties wins, and the first NaN if there is one.
+// dot_parts: a block for each `part` elements writes its part of Σ a b to y.
 // A block accumulates its sums in Totals and rounds once, when it writes, so rounding errors do not grow with n.
 #include "accumulate.cuh"
 
@@ -62,7 +62,8 @@ __device__ __forceinline__ typename Op::V fold(long long n, F f) {
   return lane[0];
 }
 
-// What the threads of a row work on in _rows: `count` elements of x from `start` on, whose row has `first` before them.
+// The part of a row on which threads work in _rows: `count` elements of x from `start` on, with `first` elements of the
+// row before them.
 struct Part {
   long long count, start, first;
   __device__ __forceinline__ Part(long long n, long long part) {
@@ -83,7 +84,7 @@ __device__ __forceinline__ void fold_rows(Y* __restrict__ y, const T* __restrict
   if (threadIdx.x == 0) y[own_row()] = Y(v);
 }
 
-// What a block of _columns works on: up to WIDTH columns of up to `part` rows, at one index of outer.
+// The slab on which a block of _columns works: up to WIDTH columns of up to `part` rows, at one index of outer.
 struct Slab {
   long long rows, x, y;  // the number of rows, and the offsets of the first in x and of the result in y
   int width;
@@ -201,7 +202,7 @@ extern "C" __global__ void min_each(T* __restrict__ y, const T* __restrict__ x, 
   fold_each<Min>(y, x, outer, n, inner);
 }
 
-// Two passes over the part: what the best value is, then where it first occurs.
+// Two passes over the part: the first finds the best value, the second its first position.
 template <typename Op>
 __device__ __forceinline__ void arg_rows(long long* __restrict__ y, const T* __restrict__ x, long long rows,
                                          long long n, long long part) {

@@ -6,12 +6,12 @@
 //                 rows × n. On a GPU
 //   equals        np.argsort(x, 1, kind="stable"); descending: the largest first, and equals in their order too
 //
-// Runs of 1, 2, 4, … indices are merged in pairs. In what two runs become, an index stands behind those before it in its
-// own run and those of the other run that come before it, whose number bisection finds: so all can move at once. One
-// thread by itself merges as one does by hand.
+// Runs of 1, 2, 4, … indices are merged in pairs. In the merged run, an index comes after the indices before it in its
+// own run, and after the indices of the other run that are ordered before it. Bisection finds their number, so that all
+// indices can move at the same time. A single thread merges in the usual way, one index after the other.
 #include "common.cuh"
 
-// Which of two indices comes first?
+// The order of two indices.
 struct Order {
   const T* x;
   bool descending;
@@ -21,12 +21,12 @@ struct Order {
   }
 };
 
-// Where from[i] goes, of n indices, when each two runs become one.
+// The position to which from[i], one of n indices, moves when each two runs are merged.
 __device__ __forceinline__ long long merged(const long long* from, long long i, long long run, long long n,
                                             Order comes_before) {
   const long long start = i / (2 * run) * (2 * run), index = from[i];
   const long long middle = start + run < n ? start + run : n, end = middle + run < n ? middle + run : n;
-  const bool first = i < middle;  // is it in the first run? Of equals, that one's come first
+  const bool first = i < middle;  // true if it is in the first run, whose indices come first among equals
   long long low = first ? middle : start, high = first ? end : middle;
   while (low < high) {
     const long long at = (low + high) / 2;
@@ -45,7 +45,7 @@ argsort(long long* __restrict__ y, long long* __restrict__ other, const T* __res
   const Order comes_before = {x + row, descending};
   y += row + first;
   other += row + first;
-  bool even = true;  // is the number of merges, of which the last has to end in y
+  bool even = true;  // true if the number of merges is even; the last merge has to end in y
   for (long long run = 1; run < n; run *= 2) even = !even;
   long long *from = even ? y : other, *to = even ? other : y;
   for (long long i = threadIdx.x; i < n; i += blockDim.x) from[i] = first + i;

@@ -1,18 +1,18 @@
 // Products of small matrices on tensor cores: PTX's mma.sync and ldmatrix, of GPUs from sm_80 on.
 //
 // A warp multiplies (16, K) by (K, 8), where K is 16 halves or bfloat16s, or 8 floats, of which TF32 keeps 10 bits after
-// the point. The products are exact and the sums float. Of the 16 × K of an operand a lane holds a Fragment; with
-// g = lane / 4 and t = lane % 4, that is
+// the point. The products are exact, and the sums are floats. A lane holds a Fragment of the 16 × K numbers of an
+// operand; with g = lane / 4 and t = lane % 4, that is
 //
 //   r[0], r[1]   rows g and g + 8, in the t-th 4 bytes of the first 16 bytes of k: two halves or a float
 //   r[2], r[3]   the same of the other 16 bytes
 //
-// An operand on the right has its columns as rows here, and 16 of them, for two products: {r[0], r[1]} are row g in the
-// first and in the other 16 bytes, {r[2], r[3]} row g + 8. Of a sum a lane holds rows g and g + 8 in the columns 2t and
-// 2t + 1: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+// The columns of an operand on the right are the rows here. There are 16, for two products: {r[0], r[1]} are row g in
+// the first and in the other 16 bytes, {r[2], r[3]} row g + 8. A lane holds four numbers of a sum: (g, 2t), (g, 2t +
+// 1), (g + 8, 2t), (g + 8, 2t + 1).
 //
-// Compiled for a TENSOR of 1 for that, or of 2, where T is float, for factors that are rounded to bfloat16; attention
-// also for 0: no tensor cores.
+// TENSOR is 1 for this; 2, if T is float, for factors that are rounded to bfloat16; and in attention also 0, for no
+// tensor cores.
 #pragma once
 #include "common.cuh"
 
@@ -29,7 +29,7 @@ template <typename E> constexpr int K = 32 / sizeof(E);  // of k, that an mma go
 
 struct Fragment { unsigned r[4]; };
 
-// d += a b, with d's four numbers of a lane in the order of above.
+// d += a b. d holds a lane's four numbers in the order above.
 __device__ __forceinline__ void multiply_add(float& d0, float& d1, float& d2, float& d3, const unsigned (&a)[4],
                                              unsigned b0, unsigned b1, half) {
   asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
@@ -66,7 +66,7 @@ __device__ __forceinline__ void ldmatrix(unsigned (&r)[4], const void* row) {
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
 }
 
-// The TF32 that is nearest to x; of two as near, the even one, or, before sm_90, that further from 0.
+// The TF32 nearest to x. If two are as near, it is the even one, or before sm_90 the one further from 0.
 __device__ __forceinline__ unsigned tf32(float x) {
   unsigned y;
 #if __CUDA_ARCH__ >= 900

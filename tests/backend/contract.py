@@ -1,4 +1,5 @@
-"""What kernels assume about their arguments: declared above each of them, and checked before each launch of a test.
+"""The contract of each kernel: what it assumes about its arguments is declared above it, and checked before each launch
+in a test.
 
     // args  y, x (rows, n); mean?, rstd (rows)
     extern "C" __global__ void forward(T* y, T* mean, T* rstd, const T* x, long long rows, long long n)
@@ -62,7 +63,7 @@ class Declared(NamedTuple):
     of: str  # the C type of its elements
     dtype: np.dtype
     written: bool
-    null: bool  # may it be None?
+    null: bool  # True if it may be None
     bits: bool
     dims: str  # Python: the sizes
     steps: str  # the strides, or nothing for a compact array
@@ -234,7 +235,7 @@ def contract(name, text):
 
 
 def check_launches():
-    """Have each launch from now on checked, also where a step captures it."""
+    """Check each launch from now on, also the launches that a step captures."""
     run = Launcher._start_or_capture.fget
 
     def checked(self):

@@ -1,4 +1,4 @@
-"""What tests run to find accesses beside an array."""
+"""Code that tests run to find accesses outside of an array."""
 
 FENCED = """
 import ctypes, mmap

@@ -137,7 +137,7 @@ def _job(case):
 
 
 def processes(method):
-    """multiprocessing's workers, started while this process has a backend and a pool of threads."""
+    """Workers of multiprocessing, started while this process has a backend and a pool of threads."""
     expected = [_job(case) for case in range(len(CASES))]
     with multiprocessing.get_context(method).Pool(2) as pool:
         found = pool.map_async(_job, range(len(CASES))).get(timeout=LIMIT * 3)

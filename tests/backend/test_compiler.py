@@ -1,4 +1,4 @@
-"""The C++ compiler and the folder of compiled kernels: what is compiled once, whose folder it is, what goes wrong."""
+"""The C++ compiler and the cache folder: kernels are compiled once, the folder is private, and errors are explained."""
 
 import os
 import re
@@ -49,7 +49,7 @@ def end(process):
 
 
 def script(path, text):
-    """An executable file, to stand for a compiler."""
+    """Make an executable file that takes the place of a compiler."""
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return path
@@ -128,7 +128,7 @@ def test_after_a_failure_nothing_is_begun(cache, tmp_path, monkeypatch):
 
 
 def test_ctrl_c_ends_the_compiling(cache, tmp_path):
-    """Those that wait for their turn are not begun. A terminal sends Ctrl-C to the compilers that run, too."""
+    """Sources that wait for their turn are not compiled. (A terminal sends Ctrl-C to the running compilers too.)"""
     begun = tmp_path / "begun"
     begun.mkdir()
     process = start(INTERRUPTED, CXX=script(tmp_path / "slow", f"touch {begun}/$$; sleep 60"), MINIGRAD_CACHE=cache)

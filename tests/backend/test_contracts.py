@@ -1,4 +1,4 @@
-"""What kernels declare of their arguments: each argument of each entry point is spoilt in each way, and refused."""
+"""The contracts of kernels: each argument of each entry point is made wrong in every way, and must be refused."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ F32 = np.dtype("float32")
 
 
 def spoilt(x, a):
-    """(how, an array in the place of x that must be refused) for what is declared of it."""
+    """(how, an array that must be refused in place of x), for each way in which x can violate its declaration."""
     yield "a list", x.tolist()
     if not a.null:
         yield "null", None
@@ -70,7 +70,7 @@ def spoilt_launches(declared, args):
 
 
 class Spoiling:
-    """What a runner becomes that tries all spoilt forms of its launches before it launches: of a few for each entry."""
+    """A runner that tries all wrong forms of a launch before it launches, for a few launches of each entry point."""
 
     def prepare(self):
         self.seen, self.tried, self.missed = {}, 0, []
@@ -107,7 +107,7 @@ class SpoilingGpu(Spoiling, NoGpu):
 
 
 def every_primitive(on):
-    """What ops, training and their cases do not launch on small arrays."""
+    """The launches that ops, training and their cases do not need on small arrays."""
     x, long, draw = np.ones((3, 4), F32), np.ones((2, 40, 70), F32), Draw(3, 5)
     for name in "max", "min", "any", "all", "sum":
         for dims in (1,), (1, 2), (0,):
@@ -153,7 +153,7 @@ def every_primitive(on):
 
 
 def work(on, monkeypatch):
-    """Have a runner do all that kernels are for."""
+    """Let a runner launch every kernel."""
     monkeypatch.setattr(backend, "cpu", lambda: on)
     for declaration in DECLARED.values() if isinstance(on, NativeKernels) else ():  # whose checks look at values
         for case in declaration.cases[:4]:
@@ -175,7 +175,7 @@ def test_each_argument_spoilt_in_each_way_is_refused(monkeypatch):
 
 
 def other_operands(x):
-    """Arrays of another dtype or shape in the place of x."""
+    """Arrays of another dtype or shape than x."""
     yield x.astype("f8" if x.itemsize == 4 else "f4")
     for d, n in enumerate(x.shape):
         yield np.concatenate([x, x], d)
@@ -185,7 +185,7 @@ def other_operands(x):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [NativeKernels, NoGpu])
 def test_a_primitive_launches_only_what_its_kernel_declares(kind, monkeypatch):
-    """Whatever an op of one's own hands to it: it converts that, or raises before it launches."""
+    """A primitive converts whatever an op of the user's passes to it, or raises before it launches."""
     calls: dict = {}
 
     def asked(name, primitive):

@@ -1,4 +1,4 @@
-"""The CUDA backend: arrays, launches and primitives, on a GPU or the rig; and what is missing where it cannot be."""
+"""The CUDA backend: arrays, launches and primitives, on a GPU or the rig; and the message where it cannot be used."""
 
 import importlib.util
 import os
@@ -95,7 +95,7 @@ def test_zeros_full_and_pinned(on):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [2945, 3056, 3072])
 def test_the_backward_of_wide_rows_fits_a_block(on, n, dtype):
-    """Its dynamic shared memory, up to 48 KiB, is more than that with what is static."""
+    """Its dynamic shared memory is below 48 KiB, but together with the static part it is more."""
     x, dy, weight = normal(5, n, dtype=dtype), normal(5, n, dtype=dtype), normal(n, dtype=dtype)
     _, mean, rstd = reference.layer_norm(x, weight, None, 1e-5)
     wanted = reference.layer_norm_backward(dy, x, weight, mean, rstd, (True, True, True))
@@ -204,7 +204,7 @@ class CUDARuntimeError(RuntimeError):
 
 
 def a_machine(**changes):
-    """What why_not() looks at of CuPy, on a machine where all is well but for changes."""
+    """The parts of CuPy that why_not() asks, on a machine where everything works except for `changes`."""
     names = {"Device": lambda: types.SimpleNamespace(compute_capability="90")}
     names["runtime"] = types.SimpleNamespace(
         CUDARuntimeError=CUDARuntimeError,
@@ -262,7 +262,7 @@ def test_a_missing_cupy_is_said(monkeypatch):
     ],
 )
 def test_a_cupy_that_cannot_be_imported_is_said(tmp_path, monkeypatch, error, why):
-    """With a home that cannot be written to, its import is a PermissionError."""
+    """Importing CuPy raises PermissionError if the home folder cannot be written to."""
     (tmp_path / "cupy.py").write_text(f"raise {error}")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "cupy", raising=False)

@@ -1,4 +1,4 @@
-"""Launches on a GPU: what CuPy is given, wrong arguments, threads, streams, and too little memory."""
+"""Launches on a GPU: the arguments that CuPy gets, wrong arguments, threads, streams, and too little memory."""
 
 import functools
 import itertools
@@ -37,14 +37,14 @@ ARGUMENTS = {  # C type -> (what launch code gives, what CuPy is to get)
 
 
 class Array:
-    """What a launch asks of an array."""
+    """An array, as far as a launch needs one."""
 
     def __init__(self, gpu=0):
         self.data, self.size = types.SimpleNamespace(device_id=gpu), 1
 
 
 class Raw:
-    """What a Kernel asks of a RawKernel of CuPy's. It keeps its launches."""
+    """A RawKernel of CuPy's, as far as a Kernel needs one. It keeps its launches."""
 
     shared_size_bytes, max_dynamic_shared_size_bytes = 100, None
 
@@ -56,7 +56,7 @@ class Raw:
 
 
 def kernel(*kinds):
-    """A Kernel with these parameters, on what it asks of a Cuda, without a GPU."""
+    """A Kernel with these parameters, on a stand-in for a Cuda."""
     on = types.SimpleNamespace(array_type=Array, gpu=0, shared_limit=227 << 10)
     on.own = functools.partial(gpu.Cuda.own, on)
     parameters = ", ".join(f"{'float*' if kind == '*' else kind} p{i}" for i, kind in enumerate(kinds))
@@ -104,7 +104,7 @@ def test_an_array_of_another_gpu_is_refused():
 
 
 def test_much_shared_memory_is_asked_for():
-    """48 KiB are to be had without asking, with what is static."""
+    """48 KiB of shared memory, static and dynamic, can be used without asking the driver."""
     k, most = kernel("int"), (227 << 10) - 100
     for shared, asked in ((0, None), ((48 << 10) - 100, None), ((48 << 10) - 99, most), (100 << 10, most)):
         k((1,), (32,), shared, [1])
@@ -115,7 +115,7 @@ def test_much_shared_memory_is_asked_for():
 
 
 def test_threads_launch_at_once(on):
-    """Each its own numbers, on kernels that none has loaded before."""
+    """Each thread computes its own numbers, by kernels that none has loaded before."""
 
     def work(i):
         x = on.full((33,), float(i), np.dtype(np.float32))
@@ -129,7 +129,7 @@ def test_threads_launch_at_once(on):
 
 
 def test_a_thread_that_asks_cuda_for_nothing_launches(on):
-    """CUDA launches only in a thread that has a context, and so far this one's work was all in others."""
+    """CUDA launches only in a thread that has a context; so far, only other threads have worked."""
     x = on.from_numpy(normal(8))
     y = on.add(x, 0.0)  # loads the kernel, for which CuPy asks CUDA for something
     in_threads(1, lambda i: on.add(x, x, out=y))

@@ -48,7 +48,7 @@ def results(on, declaration, case, dtype):
 @pytest.mark.parametrize("dtype", SLACK)
 @pytest.mark.parametrize("family", sorted({d.module for d in DECLARED.values()}))
 def test_ops(family, dtype, device, monkeypatch):
-    """Those of a module of minigrad.ops."""
+    """The ops of a module of minigrad.ops."""
     for declaration, case in ((d, case) for d in DECLARED.values() if d.module == family for case in d.cases):
         about = f"{declaration.name} {case!r}"
         got = results(device, declaration, case, dtype)
@@ -63,7 +63,7 @@ def test_ops(family, dtype, device, monkeypatch):
 
 
 def losses(on, dtype, steps=4):
-    """Of a transformer with dropout, from one seed."""
+    """The losses and weights of a transformer with dropout, from one seed."""
     mg.manual_seed(1)
     config = nn.GPTConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16, dropout=0.1)
     model = nn.GPT(config).to(dtype)

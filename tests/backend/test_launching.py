@@ -1,4 +1,4 @@
-"""How work is cut up before it is launched: layouts, rows, shares, tiles."""
+"""How work is divided before it is launched: layouts, rows, shares, tiles."""
 
 import math
 import struct
@@ -49,7 +49,7 @@ def test_dims_that_all_operands_run_through_alike_are_one():
 
 
 def test_divisions_by_multiplying_are_exact():
-    """What quotient() of layout.cuh computes, in numbers of 32 and 64 bits, for each n at which it could be off."""
+    """Compute as quotient() of layout.cuh does, in 32 and 64 bits, for each n at which it could be wrong."""
     edges = {1 << k for k in range(31)} | {(1 << k) + 1 for k in range(30)} | {(1 << k) - 1 for k in range(1, 32)}
     rng = np.random.default_rng(0)
     for d in sorted({*range(1, 2000), *edges, *rng.integers(1, NARROW, 3000).tolist()}):

@@ -1,4 +1,5 @@
-"""Products by gemm.cpp: right for every layout, the same bits however they are cut up, nothing touched beside them."""
+"""Products by gemm.cpp: they are right for every layout, have the same bits however work is divided, and touch nothing
+else."""
 
 import hashlib
 import platform
@@ -41,7 +42,7 @@ def laid_out(rng, batch, rows, columns, dtype):
 
 
 def check(on, a, b, bias):
-    """The error of each element, in units of what its terms add up to, is a few units in the last place."""
+    """The error of each element is a few units in the last place of the sum of its terms' sizes."""
     y = on._matmul(a, b, bias)
     exact, size = a.astype("f8") @ b.astype("f8"), np.abs(a.astype("f8")) @ np.abs(b.astype("f8"))
     if bias is not None:

@@ -1,4 +1,4 @@
-"""The native backend around its kernels: choosing it, falling back, threads."""
+"""The native backend: choosing it, falling back to NumPy, threads."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from .. import ROOT
 
 
 def run(code, **env):
-    """What a Python of its own prints, and its log."""
+    """The output of a Python process of its own, and its log."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), **env}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -56,7 +56,7 @@ def test_a_result_that_has_its_place_stays_there():
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_nan_and_infinity_are_themselves(dtype):
-    """What -ffast-math would lose."""
+    """NaN and infinities are computed right, which -ffast-math would break."""
     on = Native(any_size=True)
     x = np.tile(np.array([np.nan, np.inf, -np.inf, 0, -0.0, 1e30, -1e30], dtype), 9)
     rows = np.stack([x, np.where(np.isfinite(x), x, -np.inf), np.full_like(x, -np.inf)])
@@ -85,7 +85,7 @@ COUNT = "import minigrad as mg; print(mg.backend.cpu().threads)"
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("wanted, threads", [("1", 1), (" 2,4", 2), ("0", None), ("many", None), ("9" * 30, 1024)])
 def test_how_many_threads_compute(wanted, threads):
-    """OMP_NUM_THREADS, if that is a number; else the cores that this process may use."""
+    """The number of threads is OMP_NUM_THREADS if that is a number, otherwise the cores that this process may use."""
     assert run(COUNT, OMP_NUM_THREADS=wanted)[0] == str(threads or len(os.sched_getaffinity(0)))
 
 
@@ -113,14 +113,14 @@ print("each once")
 
 @pytest.mark.needs("g++")
 def test_each_block_is_computed_once():
-    """Also the last of them, where they do not come out even; whichever of three threads takes them."""
+    """Also the last blocks of a number that cannot be divided evenly, whichever of three threads takes them."""
     assert run(BLOCKS)[0] == "each once"
 
 
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("n", [1, 1000, 1_000_000])
 def test_recorded_launches_run_again(n):
-    """On what lies at the addresses that they are given, in order, any number of times."""
+    """They run in order, any number of times, on the memory at the addresses that they are given."""
     on, dtype = NativeKernels(), np.dtype(np.float32)
     x, y, z = (np.zeros(n, dtype) for _ in range(3))
     recorded = []
@@ -164,7 +164,7 @@ print(on.threads, wrong)
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("threads", [*[pytest.param(n, marks=pytest.mark.slow) for n in ("1", "2")], "8"])
 def test_more_threads_than_cores_and_callers_at_once(threads):
-    """Jobs that are shared and jobs that are not; workers that are looking for work, asleep, or without a core."""
+    """Jobs are shared or not, and workers look for work, sleep, or have no core."""
     assert run(OVERLOAD, OMP_NUM_THREADS=threads)[0] == f"{threads} []"
 
 

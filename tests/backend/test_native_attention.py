@@ -74,7 +74,7 @@ def test_against_the_reference(start, dtype):
 
 
 def test_one_key_with_most_of_the_weight_leaves_no_more_rounding_than_numpys():
-    """delta as do · o, whose rounding is not that of dp, would leave 1.8 times as much of it."""
+    """With delta = do · o, which is rounded differently from dp, the error would be 1.8 times as large."""
     errors = {Native(): [], reference: []}
     for seed in range(20):
         rng = np.random.default_rng(seed)

@@ -69,7 +69,7 @@ def arches(file, dtype):
 
 
 def units():
-    """[(file with its constants, dtype)]: all that is compiled."""
+    """Everything that is compiled: (file with its constants, dtype) pairs."""
     files = sorted(path.stem for path in find_kernels().glob("*.cu"))
     return [
         (f"{file} {constants}".strip(), dtype)
@@ -92,14 +92,14 @@ def without_a_gpu(monkeypatch):
 
 
 def compiled(code, arch):
-    """What ptxas says of a source."""
+    """The output of ptxas for a source."""
     said = io.StringIO()
     nvrtc.compiled(code, f"kernel-{arch}", arch, ("--ptxas-options=-v",), said)
     return said.getvalue()
 
 
 def spills(said):
-    """{entry point: bytes that it spills} as ptxas tells it."""
+    """{entry point: bytes that it spills}, from the output of ptxas."""
     parts = [re.split("'", part, maxsplit=2)[1:] for part in said.split("Compiling entry function ")[1:]]
     return {name: sum(map(int, re.findall(r"(\d+) bytes spill", rest))) for name, rest in parts}
 

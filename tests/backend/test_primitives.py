@@ -1,4 +1,5 @@
-"""Every primitive, everywhere, under one name, and with a rule for the kernels; what is read in the sources."""
+"""Every backend has every primitive, under one name and with the same arguments; and the reading of the kernel
+sources."""
 
 import inspect
 import re
@@ -27,7 +28,7 @@ def test_both_backends_have_every_primitive_and_no_other():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_arguments_are_called_the_same(name):
-    """As far as they are Python's functions: the arguments of NumPy's own have names of NumPy's."""
+    """For primitives that are Python functions. (NumPy's own functions have other names for their arguments.)"""
     defined, launched = (inspect.getattr_static(cls, name) for cls in (type(reference), Launched))
     if inspect.isfunction(defined) and name not in TABLE:
         assert [*inspect.signature(launched).parameters] == [*inspect.signature(defined).parameters]
@@ -55,7 +56,8 @@ def test_a_rule_is_followed():
 
 
 def test_a_family_has_the_same_name_on_every_floor():
-    """And kernels/softmax.cu, kernels/attention_forward.cu and the like belong to one of them."""
+    """And each kernel file, such as kernels/softmax.cu or kernels/attention_forward.cu, belongs to one of the
+    families."""
     families = {name: {path.stem for path in (FOLDER / name).glob("*.py")} for name in ("numpy", "launch")}
     helpers = {"__init__", "precision", "launcher", "rules", "source"}
     assert families["numpy"] - helpers == families["launch"] - helpers
@@ -134,7 +136,7 @@ ALONG = {  # primitives, along a dim or several
 
 @pytest.mark.parametrize("name", ALONG)
 def test_dims_are_numpys(device, name):
-    """A negative one counts from the end, and one that is not there is an error, in an op of one's own too."""
+    """A negative dim counts from the end, and a dim that does not exist raises, also in an op of the user's."""
     on, take = device, ALONG[name]
     x = on.from_numpy(X)
     for d in (-1, -2, -3, 0, 1, 2) if name != "min of two" else (-1, 0):

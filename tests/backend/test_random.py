@@ -236,7 +236,7 @@ def test_dropout_at_its_ends():
 
 @pytest.mark.parametrize("dtype, bits", [(mg.float16, 11), (mg.float32, 24), (mg.float64, 53)])
 def test_uniform_numbers_have_all_the_bits_of_their_dtype(dtype, bits):
-    """As many as fit without rounding up to 1: multiples of 2^-bits, odd ones too."""
+    """Numbers are multiples of 2^-bits, odd ones too, for as many bits as never round up to 1."""
     whole = mg.rand(10_000, dtype=dtype).numpy().astype(np.float64) * 2.0**bits
     np.testing.assert_array_equal(whole, np.floor(whole))
     assert 0.4 < (whole % 2).mean() < 0.6

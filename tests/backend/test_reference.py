@@ -1,5 +1,5 @@
-"""The NumPy reference against plain formulas: all other backends are compared with it, and take over from it where
-arrays are large."""
+"""The NumPy reference against plain formulas. All other backends are compared with it, and compute where arrays are
+large."""
 
 import itertools
 import math
@@ -65,7 +65,7 @@ def test_powers_take_the_short_way_for_floats_only():
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "bool", "u1", "i4", "u4", "i8", "u8"])
 def test_the_order_is_numpys_stable_one(dtype):
-    """Of long rows, short ones, rows of equals, of NaN and ±∞ among them."""
+    """The rows are long or short, and have equal elements, NaN and ±∞."""
     rng = np.random.default_rng(0)
     for rows, n, many in itertools.product((1, 3), (1, 7, 900), (2, 1000)):
         x = rng.integers(0, many, (rows, n)).astype(dtype)
@@ -121,7 +121,7 @@ def test_norm_and_clipping_of_several_arrays():
 
 
 def test_adam_of_halves_is_computed_in_single():
-    """In float16 its eps of 1e-8 would be 0, and a gradient of 0 would give 0 / 0."""
+    """In float16, eps = 1e-8 would be 0, and a gradient of 0 would give 0 / 0."""
     p, g, m, v = (np.array(x, np.float16) for x in ([1, 2], [0, 1e-4], [0, 0], [0, 0]))
     reference.adam_([(p, g, m, v, 0)], lambda: [(1e-3, 0.0, 1)], 0.9, 0.999, 1e-8, False)
     np.testing.assert_array_equal(p, np.array([1, 2 - 1e-3], np.float16))
@@ -129,7 +129,7 @@ def test_adam_of_halves_is_computed_in_single():
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64", "uint64", "int8", "bool"])
 def test_the_first_places_are_those_of_the_whole_order(dtype):
-    """With ties and without, with NaN, infinities and both zeros."""
+    """The values have ties or not, and NaN, infinities and both zeros."""
     rng = np.random.default_rng(0)
     distinct = rng.permutation(np.arange(300)).reshape(3, 100)
     tied = rng.integers(0, 7, (3, 100))

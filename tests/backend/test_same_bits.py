@@ -1,4 +1,4 @@
-"""Where NumPy takes a kernel's place on the CPU, it gives the same bits: what launch/rules.py says, proved.
+"""NumPy gives the same bits as the kernel wherever it takes the kernel's place on the CPU, as launch/rules.py says.
 
 A captured step rests on it: captured, each of its primitives is a kernel, and it equals the step that was not.
 """
@@ -34,7 +34,7 @@ OF_FLOATS = {"random_uniform", "sum", "cumsum", "max", "min", "clamp", "pow", "g
 
 
 def numbers(shape, dtype, seed=0):
-    """Of all sizes, and half of them special: NaN, ±∞, ±0, subnormal, the largest, equal ones."""
+    """Numbers of all sizes; half of them are special: NaN, ±∞, ±0, subnormal, the largest, equal ones."""
     rng, dtype = np.random.default_rng(seed), np.dtype(dtype)
     if dtype.kind == "b":
         return rng.integers(0, 2, shape).astype(bool)
@@ -51,8 +51,8 @@ def numbers(shape, dtype, seed=0):
 
 
 def arrays(dtype, seed):
-    """As vectors and their ends are met, and not, in NumPy and in a compiler's loops. All are small: for large ones the
-    CPU's backend would itself take the kernels that it is compared with."""
+    """Arrays of sizes that fill vectors or leave a rest, in NumPy and in a compiler's loops. All are small: for large
+    ones the CPU's backend would use the kernels that it is compared with."""
     for n in (0, 1, 3, 31, 203, MANY - 1):
         yield numbers((n,), dtype, seed + n)
     yield numbers((7, 90), dtype, seed)[:, ::3]
@@ -118,7 +118,7 @@ def moving(dtype):
 
 
 def reduced(dtype):
-    """Along each dim, of arrays that lie in memory in any way."""
+    """Reductions along each dim of arrays with many memory layouts."""
     x = numbers((4, 5, 6), dtype)
     for y in (x, *(x.transpose(order) for order in itertools.permutations(range(3))), x[:, ::-1], x[::2]):
         for d in range(3):
@@ -150,7 +150,7 @@ CASES = [
 
 
 def bits(y):
-    """An array as what decides whether another is the same; any NaN is like any other."""
+    """(dtype, shape, bytes) of an array. Any NaN equals any other."""
     y = np.asarray(y)
     return (
         y.dtype,
@@ -160,7 +160,7 @@ def bits(y):
 
 
 def results(on, name, args):
-    """What a primitive returns, or what is in its argument afterwards."""
+    """The result of a primitive, or its argument afterwards if it returns nothing."""
     args = [x.copy("K") if name == "setitem" and isinstance(x, np.ndarray) else x for x in args]
     if name == "clip_":
         args[0] = [x.copy("K") for x in args[0]]
@@ -182,13 +182,13 @@ def test_numpy_in_place_of_a_kernel_gives_the_same_bits(family, dtype):
 
 
 def layouts(y):
-    """How arrays lie in memory. The order of a later sum depends on it."""
+    """The strides of arrays, on which the order of later sums depends."""
     parts = y if isinstance(y, tuple | list) else (y,)
     return [[step for step, n in zip(part.strides, part.shape) if n > 1 and part.size] for part in parts]
 
 
 def captured(on, name, args):
-    """What a primitive gives where it is captured: arrays without memory."""
+    """The result of a primitive that is captured: arrays without memory."""
     thread.recorder = call = CapturedCall(TraceTree(on), None)
     call.capturing = TraceEntry(name)
     try:

@@ -1,4 +1,4 @@
-"""Several threads, forks and processes: everybody's results stay what one thread alone computes."""
+"""Threads, forks and processes: the results are those that one thread alone computes."""
 
 import json
 import os
@@ -21,7 +21,7 @@ BACKENDS = "native", "numpy"
 
 
 def run(*arguments, on):
-    """What a program of in_threads.py says, on as many cores as there are, which pytest's workers have one of."""
+    """The output of a program of in_threads.py, on all cores. (A worker of pytest has only one.)"""
     env = {name: value for name, value in os.environ.items() if name not in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     env |= {"PYTHONPATH": str(ROOT), "MINIGRAD_CPU": on, "OMP_NUM_THREADS": str(max(2, os.cpu_count() or 1))}
     command = [sys.executable, "-W", "ignore:.*fork:DeprecationWarning", str(PROGRAMS), *arguments]
@@ -69,7 +69,7 @@ def test_no_gradient_of_a_shared_leaf_is_lost(on):
 
 
 class Meet(mg.Op):
-    """y = a b, whose backward waits for the other thread's, so that two walks are at it at the same time."""
+    """y = a b, whose backward waits for that of the other thread, so that two walks run it at the same time."""
 
     cases = [mg.case((2,), (2,))]
     meeting = None
@@ -136,14 +136,14 @@ def test_a_walk_whose_graph_another_one_frees_is_told(monkeypatch):
 
 
 def test_a_walk_is_newer_than_every_array_made_before_it(monkeypatch):
-    """Else .grad might be given the memory of an array that somebody else holds."""
+    """Otherwise .grad might get the memory of an array that another thread holds."""
     x, before = mg.ones(1), mg.autograd.Storage.begin_walk()
     monkeypatch.setattr(mg.autograd.Storage, "walk", 0)  # as a slow thread leaves it, which had begun an older one
     assert mg.autograd.Storage.begin_walk() == before + 1 > x.storage.born
 
 
 def test_random_numbers_are_set_aside_by_one_thread_at_a_time():
-    """So that none is given out twice."""
+    """No random number is given out twice."""
     generator, begun = mg.Generator(1), threading.Event()
     found = []
 
@@ -169,7 +169,7 @@ def test_a_fork_beside_threads_that_compute():
 
 @pytest.mark.parametrize("name", ["accumulating", "loading", "drawing"])
 def test_a_child_finds_no_lock_taken(name):
-    """A thread that is within one when another forks is not waited for, and keeps it; that which forks does too."""
+    """A fork does not wait for a thread that holds a lock; that thread and the forking thread keep their locks."""
     lock, ended = getattr(locks, name), []
 
     def fork(mine):

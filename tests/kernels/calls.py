@@ -1,4 +1,4 @@
-"""Calling primitives as kernels, whatever a backend would choose: what the tests of single kernels share."""
+"""Helpers of the tests of kernels: they call primitives as kernels, where a backend might choose NumPy."""
 
 import functools
 
@@ -21,7 +21,7 @@ def kernels(name):
 
 
 def on_each(names, cases):
-    """Parametrize over devices, and cases, tuples whose last is a dtype, of those that the device has kernels for."""
+    """Parametrize over devices and cases. A case is a tuple that ends in a dtype; a device gets those of its dtypes."""
     found = [
         pytest.param(device, *case, id="-".join([device, *(getattr(v, "name", str(v)) for v in case)]),
                      marks=[pytest.mark.gpu] if device == "cuda" else [])
@@ -31,14 +31,14 @@ def on_each(names, cases):
 
 
 def call(on, function, *operands, **keywords):
-    """function of `on` on NumPy arrays and numbers -> a NumPy array, laid out as the operands and the result are."""
+    """The result of a primitive of `on` on NumPy arrays and numbers, as a NumPy array with the same strides."""
     y = getattr(OnGpu(on) if on.device == "cuda" else on, function)(*operands, **keywords)
     assert type(y) is np.ndarray
     return y
 
 
 def hosted(name):
-    """'native' or 'cuda': its kernels on NumPy arrays."""
+    """The kernels of 'native' or 'cuda', for NumPy arrays."""
     return NativeKernels() if name == "native" else OnGpu(backend.get("cuda"))
 
 

@@ -7,7 +7,7 @@ from .calls import kernels
 
 @pytest.fixture
 def quiet():
-    """NumPy does not warn of overflow and the like, as within a primitive of the reference."""
+    """Silence NumPy's warnings of overflow and the like, as a primitive of the reference does."""
     with reference.quietly():
         yield
 

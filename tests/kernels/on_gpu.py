@@ -1,4 +1,4 @@
-"""A GPU's primitives on NumPy arrays, so that the tests of the kernels are the same there."""
+"""The primitives of a GPU for NumPy arrays, so that the tests of kernels are the same on all devices."""
 
 import ctypes
 
@@ -9,9 +9,9 @@ HOSTS = {"getitem": (1,), "setitem": (1,), "getitem_add": (1,), "full": (0, 1, 2
 
 
 class OnGpu:
-    """backend.get("cuda"), whose primitives take and return NumPy arrays. What lies in the same memory, and how, does
-    so on the GPU: an argument's owner is copied there whole, and back where the primitive has changed it. A result has
-    the strides that it has on the GPU."""
+    """backend.get("cuda") with primitives that take and return NumPy arrays. What lies in the same memory, and how,
+    does so on the GPU: an argument's owner is copied there whole, and back where the primitive has changed it. A result
+    has the strides that it has on the GPU."""
 
     def __init__(self, on):
         self.__dict__["on"] = on
@@ -35,7 +35,7 @@ class OnGpu:
 
 
 class _Visit:
-    """The arrays of one call."""
+    """The arrays of one call of a primitive."""
 
     def __init__(self, on):
         self.on, self.owners = on, {}

@@ -28,7 +28,7 @@ def here():
 
 
 def dtypes(on, of=DTYPES):
-    """All natively; elsewhere, where each costs a compilation, one of each size."""
+    """All dtypes natively. Elsewhere, where each costs a compilation, one dtype of each size."""
     few = of if isinstance(on, NativeKernels) else ("float32", "float16", "int64", "bool")
     return [dtype for dtype in of if dtype in few]
 
@@ -42,7 +42,7 @@ def numbers(shape, dtype="float32", seed=0):
 
 
 def layouts(x):
-    """x, and views of its size and more: transposed, reversed, every other element, broadcast."""
+    """x and views of it: transposed, reversed, every second element, broadcast."""
     yield x
     if x.ndim:
         yield x.T

@@ -101,7 +101,7 @@ def test_dropout(on, monkeypatch, case, kind):
 
 @pytest.mark.parametrize("limit, dtype, D", [(99, "float32", 64), (64, "float32", 64), (227, "float64", 128)])
 def test_smaller_tiles(on, limit, dtype, D):
-    """Those that are chosen for a block's limit of shared memory in KiB, or for numbers of 8 bytes."""
+    """The shapes that are chosen for a limit of shared memory in KiB, or for numbers of 8 bytes."""
     before, on.shared_limit = on.shared_limit, limit << 10
     try:
         check(on, (1, 2, 1, 70, 69, D, D, True, True, True), dtype)
@@ -110,7 +110,7 @@ def test_smaller_tiles(on, limit, dtype, D):
 
 
 def laid_out(x, how):
-    """x in other memory: what of its address, its rows and its heads can be read in 16 bytes is what `how` leaves."""
+    """A copy of x in memory where `how` says which of its address, rows and heads are multiples of 16 bytes."""
     B, n, t, d = x.shape
     first, gap, order = {
         "one element in": (1, 0, (0, 1, 2, 3)),
@@ -134,7 +134,8 @@ LAYOUTS = "one element in", "rows apart", "one element in, rows apart", "heads l
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("how", LAYOUTS)
 def test_rows_that_do_not_begin_at_a_chunk(on, how, dtype):
-    """Bit for bit as with dense arrays, of which all is moved in chunks; each of q, k, v and do alone, then all."""
+    """The bits are those for dense arrays, which are moved in chunks. Each of q, k, v and do is tried alone, then
+    all."""
     q, k, v, mask, bias, do, scale, causal = problem((2, 2, 1, 19, 37, 64, 32, True, True, True), dtype)
     dense = [np.ascontiguousarray(x) for x in (q, k, v, do)]
 
@@ -161,7 +162,7 @@ class Grids(NoGpu):
 
 
 def test_heads_beyond_the_second_dim_of_a_grid():
-    """A GPU has no grid whose second or third dim is above 65,535: not B nh, and not B."""
+    """On a GPU the second and third dims of a grid are at most 65,535, so B and B nh must not be there."""
     on, heads = Grids(), 70_000
     for nh in (1, heads):  # all in the batch, or all in one
         q = np.zeros((heads // nh, nh, 1, 4), np.float32)

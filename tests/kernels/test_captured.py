@@ -1,4 +1,4 @@
-"""The kernels that a captured step needs on a GPU beside its own. They run on all kinds of devices."""
+"""The kernels that a captured step needs on a GPU besides its own. They run on all devices."""
 
 import numpy as np
 import pytest

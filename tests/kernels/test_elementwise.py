@@ -46,7 +46,7 @@ SCALE = dict(erf=2, gelu_none=2, gelu_backward_none=8, gelu_backward_tanh=8)
 
 
 def check(name, y, want, dtype, operands=()):
-    """want: the true result, in float64 or, of integers and bools, in its own dtype."""
+    """want: the true result, in float64; for integers and bools in its own dtype."""
     row = TABLE[name]
     assert y.dtype == (bool if row.bools else dtype) and y.shape == want.shape
     if y.dtype.kind != "f":
@@ -104,7 +104,7 @@ def _gelu_slope(x, y, approximate):
 
 
 def operands_of(row, dtype):
-    """Arrays (8, 8) for a row: as the special values meet each other."""
+    """Arrays (8, 8) for a row, in which each special value meets each other one."""
     if row.name.startswith("gelu_backward"):
         x = values(dtype, special=False)
         y = reference.gelu(x.astype(np.float64), row.name.rpartition("_")[2]).astype(dtype)

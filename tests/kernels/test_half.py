@@ -1,4 +1,4 @@
-"""float16 is for storage: a kernel computes in float32, so that its result is off by its own rounding and no more."""
+"""float16 is for storage: a kernel computes in float32, so the only error of its result is the final rounding."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def double(x):
 
 
 def rounded_once(got, exact):
-    """Is each number the half next to the exact one, or next to what float32 makes of that?"""
+    """True if each number is the half nearest to the exact result, or to the float32 nearest to that."""
     assert got.dtype == HALF and got.shape == exact.shape
     allowed = np.spacing(np.abs(exact).astype(HALF)).astype(np.float64) / 2 + 1e-5 * np.maximum(np.abs(exact), 0.1)
     worst = (np.abs(got.astype(np.float64) - exact) / allowed).max(initial=0)

@@ -18,7 +18,7 @@ def on(request):
 
 
 def check(on, rows, index, C, dtype=np.float32):
-    """take_add of some dy, which holds whole numbers: then every order of a sum gives the same."""
+    """take_add of a dy of whole numbers, for which every order of additions gives the same sum."""
     index = np.asarray(index, np.int64)
     dy = np.random.default_rng(1).integers(-8, 9, (index.size, C)).astype(dtype)
     want = np.zeros((rows, C))

@@ -28,7 +28,7 @@ def dtypes(on):
 
 @contextlib.contextmanager
 def limit(monkeypatch, elements):
-    """Layouts made within are narrow only if they have fewer elements than this."""
+    """While this is active, layouts are narrow only if they have fewer elements than this."""
     caches = launcher.layout, elementwise.planned, elementwise.cast_output, movement._moving
     with monkeypatch.context() as patch:
         patch.setattr(launcher, "NARROW", elements)
@@ -104,7 +104,7 @@ def test_broadcast_rows_columns_and_scalars(on):
 
 
 def test_parts_of_rows(on):
-    """Rows that begin at multiples of 16 bytes, and such that do not."""
+    """Rows that begin at multiples of 16 bytes, and rows that do not."""
     rng = np.random.default_rng(2)
     for dtype in dtypes(on):
         base = at(0, numbers(rng, (6, 11, 48), dtype))

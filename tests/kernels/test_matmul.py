@@ -23,7 +23,7 @@ def on(request):
 
 @pytest.fixture
 def tiled(monkeypatch):
-    """tiled(side, parts): from now on products are cut up like that, as far as the kernel can."""
+    """tiled(side, parts): later products use tiles of this side and this number of parts, as far as the kernel can."""
 
     def use(side, parts=1):
         monkeypatch.setattr(launching, "choose", lambda n, m, k, batches, large, *rest: (side if large else 64, parts))
@@ -76,7 +76,7 @@ DROPPED = {"high": 13, "medium": 16}  # bits of a factor in TF32 and in bfloat16
 
 
 def factor(x):
-    """x as tensor cores multiply it: the nearest with fewer bits, and of two the even one."""
+    """x as tensor cores multiply it: rounded to fewer bits, to the nearest, and to even if two are as near."""
     x = np.ascontiguousarray(x)
     if x.dtype == np.float32:
         bits, n = x.view(np.uint32), DROPPED[launcher.Launcher.precision]
@@ -98,7 +98,7 @@ def tensor(request, on, monkeypatch):
 
 
 def check_tensor(on, a, b):
-    """The products are exact, and sums are as good as float32: but for one rounding of the result to float16."""
+    """Products are exact, and sums are as exact as in float32, except for rounding the result to float16."""
     want = factor(a) @ factor(b)
     got, terms = on.matmul(a, b), a.shape[-1]
     assert got.shape == want.shape and got.dtype == a.dtype
@@ -129,7 +129,7 @@ def test_shapes_of_tensor_cores(on, tiled, tensor, shape, monkeypatch):
 
 
 def test_strides(on, tiled):
-    """Views that break the alignment, skip elements, run backwards or stay where they are."""
+    """Views that are not aligned, skip elements, run backwards, or have a stride of 0."""
     tiled(128)
     a, b = numbers((70, 80)), numbers((80, 70), seed=1)
     check(on, a[:, 1:33], b[1:33])

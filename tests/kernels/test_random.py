@@ -1,4 +1,5 @@
-"""Random numbers and dropout as kernels: the reference's, to the last bit where there is no transcendental function."""
+"""Random numbers and dropout by kernels: those of the reference, with the same bits unless a transcendental function is
+used."""
 
 import math
 
@@ -68,7 +69,7 @@ def test_dropout(on, p, dtype):
 
 @on_each(["dtype"], [(dtype,) for dtype in FLOATS])
 def test_a_stream_may_begin_where_memory_says(on, dtype, monkeypatch):
-    """What is launched again, with the same arguments, then draws other numbers."""
+    """A launch that is repeated with the same arguments then draws other numbers."""
     draw, x = Draw(2**63 + 5, 2**33 + 9), np.ones(37, dtype)
     draws = [
         lambda: [on.random_normal(draw, (37,), dtype), on.random_uniform(draw, (37,), dtype)],

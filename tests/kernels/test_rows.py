@@ -32,7 +32,7 @@ def numbers(shape, dtype, seed=0):
 
 
 def check(on, name, *args, dtype):
-    """The kernel's result in its dtype is the reference's in float64; -> the kernel's."""
+    """Check the kernel's result in its dtype against the reference's in float64, and return it."""
 
     def double(x):
         return x.astype(np.float64) if isinstance(x, np.ndarray) and x.dtype.kind == "f" else x
@@ -202,7 +202,7 @@ SIZES = [(1,), (2, 2), (0,), (), (33, 5), (4096,), (4097,), (3, 4099)]
 
 
 def sets(dtype, count):
-    """Arrays of all SIZES, twice: some to change by the kernels, and in float64 by the reference."""
+    """Arrays of all SIZES, twice: for the kernels to change, and in float64 for the reference."""
     mine = [[np.asarray(abs(numbers(size, dtype, 9 * k + i))) for i, size in enumerate(SIZES)] for k in range(count)]
     return mine, [[x.astype(np.float64) for x in column] for column in mine]
 
@@ -224,7 +224,7 @@ def test_adam(on, dtype, decoupled):
 
 
 def test_adam_corrects_the_bias_of_each_parameter_by_its_own_step(on, dtype):
-    """Neighbours in the table that share some of (lr, weight_decay, step) and not others."""
+    """Neighbours in the table that have some of (lr, weight_decay, step) in common."""
     options = [(1e-2, 0.0, 1), (1e-2, 0.0, 5), (1e-2, 0.0, 5), (2e-2, 0.0, 5), (2e-2, 0.3, 5), (2e-2, 0.3, 6)]
     mine = [[abs(numbers((5,), dtype, 10 * k + i)) for k in range(4)] for i in range(len(options))]
     right = [[x.astype(np.float64) for x in arrays] for arrays in mine]
@@ -289,7 +289,7 @@ def test_norm_and_updates_of_two_dtypes_and_of_nothing(on):
 
 @pytest.mark.parametrize("n", [64, 1024, 1028, 4096])
 def test_a_result_does_not_depend_on_where_its_operand_lies(on, dtype, n):
-    """Rows are moved 16 bytes at a time where they begin at a multiple of that, and to the same bits elsewhere."""
+    """Rows that begin at multiples of 16 bytes are moved 16 bytes at a time; others give the same bits."""
     memory = numbers((3 * n + 1,), dtype)
     odd = memory[1:].reshape(3, n)
     target = np.array([0, n - 1, 5])

@@ -8,7 +8,7 @@ from ..devices import DEVICES, backend_of
 
 @pytest.fixture(params=DEVICES)
 def kernels(request, monkeypatch):
-    """A backend whose steps can be captured, as what "cpu" means."""
+    """A backend whose steps can be captured, which the device "cpu" stands for during the test."""
     on = backend_of(request.param)
     monkeypatch.setattr(backend, "cpu", lambda: on)
     return on
@@ -16,5 +16,5 @@ def kernels(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def nothing_to_read(monkeypatch):
-    """Reading a captured array ends the process: a test that does so has found a bug."""
+    """Let a read of a captured array end the process, since no test should cause one."""
     monkeypatch.setattr(AddressSpace, "protection", 0)

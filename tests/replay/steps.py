@@ -10,7 +10,7 @@ supported = pytest.mark.needs("g++")
 
 
 def same(x, y):
-    """Are two Tensors equal in shape, dtype and every bit, any NaN being as good as any other?"""
+    """True if two Tensors are equal in shape, dtype and every bit. Any NaN equals any other."""
     x, y = (a.detach().numpy() for a in (x, y))
     return x.shape == y.shape and x.dtype == y.dtype and np.array_equal(x, y, equal_nan=x.dtype.kind == "f")
 
@@ -25,6 +25,6 @@ def net(seed=0, inputs=6, hidden=10, outputs=3):
 
 
 def batch(i, size=8, inputs=6, outputs=3):
-    """x (size, inputs), y (size, outputs): others for each i."""
+    """x (size, inputs) and y (size, outputs), different for each i."""
     rng = np.random.default_rng(100 + i)
     return [mg.tensor(rng.standard_normal((size, n)).astype(np.float32)) for n in (inputs, outputs)]

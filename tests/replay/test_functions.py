@@ -1,4 +1,4 @@
-"""Every method of Tensor and every function of mg and F does in a captured step what it does outside of one.
+"""Every method of Tensor and every function of mg and F gives in a captured step what it gives outside of one.
 
 On inputs of many kinds; each result is changed in place afterwards, which shows whose memory it has."""
 
@@ -74,13 +74,13 @@ ORIGINS = "argument", "weight", "global", "view of a global", "within"
 
 
 def parts(result):
-    """The Tensors in a result; anything else as a string."""
+    """The parts of a result: Tensors, and anything else as a string."""
     each = result if isinstance(result, tuple) else [result]
     return [y if isinstance(y, mg.Tensor) else repr(y) for y in each]
 
 
 def outcomes(run, call, kind, origin, calls):
-    """What each of some calls gives: results, gradients, what was given afterwards, and errors."""
+    """For each call: its results, gradients, its argument afterwards, and its error."""
     char, shape, view = KINDS[kind]
     values = np.array(np.arange(np.prod(shape, dtype=int)).reshape(shape) % 4 - 0.5, char)
     t = mg.tensor(values)
@@ -113,7 +113,7 @@ def outcomes(run, call, kind, origin, calls):
 
 
 def plain(x):
-    """Nested results, with Tensors as what makes two of them equal to every bit."""
+    """Nested results, in which each Tensor is replaced by its shape, dtype and values."""
     if isinstance(x, mg.Tensor):
         return x.shape, str(x.dtype), np.nan_to_num(x.detach().numpy().astype("d"), nan=1e300).tolist()
     return [plain(each) for each in x] if isinstance(x, (list, tuple)) else x

@@ -1,4 +1,4 @@
-"""A captured step that is interrupted leaves parameters whole, and goes on."""
+"""A captured step that is interrupted leaves no parameter half updated, and its next calls are right."""
 
 import gc
 import signal
@@ -18,7 +18,8 @@ pytestmark = supported
 
 @pytest.fixture
 def no_collections():
-    """What another package does when garbage is collected (Hypothesis takes the time) must not be interrupted."""
+    """Switch off garbage collection: what other packages do then (Hypothesis measures the time) must not be
+    interrupted."""
     gc.disable()
     yield
     gc.enable()
@@ -46,13 +47,13 @@ def weights(model):
 
 
 def after(steps):
-    """The weights before the first step, and after each."""
+    """The weights before the first step and after each step."""
     model, step = made()
     return [weights(model)] + [step(*batch(i)) and weights(model) for i in range(steps)]
 
 
 def test_ctrl_c_at_any_moment(monkeypatch, no_collections):
-    """Every weight is what it is after some whole number of steps: no kernel stops in the middle."""
+    """Every weight is that of some whole number of steps: no kernel stops in the middle."""
     on = backend_of("native")
     monkeypatch.setattr(backend, "cpu", lambda: on)
     right, (model, step) = after(12), made()
@@ -80,10 +81,11 @@ def test_ctrl_c_at_any_moment(monkeypatch, no_collections):
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python swallows one in a generator
 @pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.long)])
 def test_an_interrupt_at_any_call(every):
-    """What came before it has happened, or nothing of the step: no other state, and the next steps are right."""
+    """After the interrupt, everything before it has happened, or nothing of the step; the next steps are right."""
 
     def interrupted(step, x, y, at):
-        """Run a step, with an interrupt at call number `at`, where it begins, or returns from C. -> was there one?"""
+        """Run a step with an interrupt at call number `at`, where the call begins or returns from C. True if there was
+        one."""
         count = 0
 
         def look(frame, event, arg):

@@ -1,4 +1,4 @@
-"""Ops of a user's own in a captured step: those in NumPy run at each call, those that call the backend are captured."""
+"""A user's ops in a captured step: those in NumPy run at each call, and those that call the backend are captured."""
 
 import mmap
 
@@ -86,7 +86,7 @@ def numbers(seed, *shape):
 
 
 def trained(step_of, capture):
-    """Three losses and the weights afterwards, of a step that step_of(model) makes."""
+    """The losses of four steps that step_of(model) makes, the weights afterwards, and the step."""
     mg.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4))
     step = step_of(model)

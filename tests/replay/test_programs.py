@@ -1,4 +1,4 @@
-"""Programs that people write: each gives, captured, what it gives as it is, to the last bit, at every call."""
+"""Programs as users write them: captured, each gives the same bits at every call as uncaptured."""
 
 import argparse
 import collections
@@ -372,7 +372,7 @@ def hooks(capture):
 
 @program
 def second_derivatives(capture):
-    """Of a formula too, onto the gradients of the call before, with user code for every other walk to run."""
+    """A walk in Python adds to the gradients of the call before; every second walk runs code of the user's."""
     model = net()
 
     @capture

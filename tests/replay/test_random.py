@@ -17,7 +17,7 @@ CALLS = 14
 
 
 class World:
-    """What a step reads and changes beside its arguments."""
+    """What a step reads and changes besides its arguments."""
 
     def __init__(self, seed):
         mg.manual_seed(seed)
@@ -132,7 +132,7 @@ STATEMENTS = [
 
 
 def run(seed, capture):
-    """What is seen after each call, in bytes."""
+    """The bytes of everything that can be seen after each call."""
     s, r = World(seed), random.Random(seed + 1)
 
     def body(x, r):

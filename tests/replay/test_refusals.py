@@ -1,4 +1,5 @@
-"""What cannot be captured is refused, with the line; what came before it has happened, and the next call is right."""
+"""What cannot be captured raises an error that names the line. What came before it has happened, and the next call is
+right."""
 
 import copy
 import re

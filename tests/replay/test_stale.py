@@ -1,4 +1,4 @@
-"""What users of other captures stumble over: what changes between calls is seen, and what is kept stays."""
+"""Mistakes that other capturing tools make: changes between calls are seen, and Tensors that are kept stay valid."""
 
 import contextlib
 import gc
@@ -254,7 +254,7 @@ def test_what_is_captured_goes_when_the_function_goes(kernels):
 
 
 def test_a_debugger_may_show_what_is_captured(monkeypatch):
-    """pytest prints the arguments of all frames that an error came through, those within an op too."""
+    """pytest prints the arguments of all frames of a traceback, also those of frames within an op."""
     monkeypatch.undo()
     monkeypatch.setattr(Mul, "forward", lambda self, a, b: [][a.ndim])
     f = mg.capture(lambda x: x.exp() * x)
@@ -314,7 +314,7 @@ for _ in range(2):
 
 
 def test_an_array_without_values_cannot_be_written_and_reads_as_nan():
-    """In a process of its own: a write used to end it."""
+    """A write used to end the process, so this runs in a process of its own."""
     run = subprocess.run([sys.executable, "-c", TOUCHES_AN_ARRAY], capture_output=True, text=True, timeout=100)
     lines = ["assignment destination is read-only", "[nan, nan] [-1, -1] [1.0, 1.0]", "[0.0, 0.0]"] * 2
     assert (run.returncode, run.stdout.splitlines()) == (0, lines), run.stderr

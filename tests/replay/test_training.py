@@ -1,4 +1,4 @@
-"""Captured steps of training: every loss and every weight has the bits that it has without."""
+"""Captured training steps give every loss and every weight with the bits of uncaptured steps."""
 
 import numpy as np
 import pytest
@@ -75,7 +75,7 @@ def test_float64_no_clipping_and_clipping_of_everything(kernels):
 
 
 def test_clipping_reads_nothing_on_the_host(kernels, monkeypatch):
-    """NaN is clipped to NaN; only error_if_nonfinite=True asks for the norm."""
+    """Clipping gives NaN for NaN; only error_if_nonfinite=True needs the value of the norm."""
     p = mg.ones(2).requires_grad_()
 
     def clipped(**options):
@@ -98,7 +98,7 @@ def test_a_real_size_with_several_threads():
 
 
 def test_memory_is_planned(kernels):
-    """A chain of additions needs the memory of two results at a time, not of all."""
+    """A chain of additions needs memory for two results at a time, and not for all."""
 
     def chain(x):
         for _ in range(50):
