@@ -174,3 +174,13 @@ def test_one_that_only_says_it_is_primitive_is_refused(kernels, monkeypatch):
     if kernels.device == "cpu":
         with pytest.raises(mg.CaptureError, match=r"pretender.*primitive = True"):
             mg.capture(lambda x: Pretender.apply(x * 2))(numbers(0, 3))
+
+
+def test_one_that_is_primitive_is_captured(kernels, monkeypatch):
+    runs, forward = [], Squared.forward
+    monkeypatch.setattr(Squared, "forward", lambda self, x: runs.append(x) or forward(self, x))
+    step = mg.capture(lambda x: Squared.apply(x) + 1)
+    for seed in range(5):
+        x = numbers(seed, 3)
+        assert same(step(x), x * x + 1)
+    assert len(runs) == 1 and step.calls == {"recorded": 1, "followed": 4, "eager": 0}
