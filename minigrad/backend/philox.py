@@ -20,7 +20,7 @@ AT_ONCE = 1 << 14  # blocks, or numbers made of them, that are computed at a tim
 class Draw(NamedTuple):
     """The position in a stream at which a primitive's random words begin."""
 
-    key: int  # which stream
+    key: int  # the number of the stream
     offset: int  # the number of the first block of four words
     again: Any = None  # a function that reserves as many words again, and returns their Draw
 
@@ -31,7 +31,7 @@ def blocks(key, counter):
     k0, k1 = key & 0xFFFFFFFF, key >> 32 & 0xFFFFFFFF
     for _ in range(_ROUNDS):
         p0, p1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        c0, c2 = p1 >> _SHIFT, p0 >> _SHIFT  # what follows is in place, which saves a sixth of the time
+        c0, c2 = p1 >> _SHIFT, p0 >> _SHIFT  # the lines below work in place, which saves a sixth of the time
         c0 ^= c1
         c2 ^= c3
         c0 ^= np.uint64(k0)

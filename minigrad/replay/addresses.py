@@ -18,7 +18,7 @@ import numpy as np
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 FIRST_RANGE = 1 << 33  # bytes of the first range of addresses; each further one is twice as large
 POISON = 1 << 20  # bytes of the file that is mapped at all addresses
-MAP_FIXED = 0x10  # of mmap, on Linux and macOS; Python's module lacks it
+MAP_FIXED = 0x10  # a flag of mmap on Linux and macOS, which Python's module lacks
 
 
 class Allocation:

@@ -26,16 +26,16 @@ class Bindings:
         self.outside_for: dict = {}  # the other way round
         self.journal: list = []  # (dict, key) of what was added to these three, to be undone
 
-    # -- is it the same?
+    # -- matching objects of this call with captured ones; what is from outside is bound
 
-    def _is_same_node(self, node, captured):
-        """True if `node`, of this call, is the captured node, or can be bound to it."""
+    def _match_node(self, node, captured):
+        """True if `node` is the captured node, or is now bound to it."""
         if node is None or captured is None or node is captured:
             return node is captured
-        return node.op is captured.op and captured.op in (None, FINISHED) and self._is_bound(node, captured)
+        return node.op is captured.op and captured.op in (None, FINISHED) and self._match_object(node, captured)
 
-    def _is_bound(self, given, captured):
-        """True if a storage or a node is, or stands for, the captured one. It is bound if neither is bound yet."""
+    def _match_object(self, given, captured):
+        """True if a storage or a node is the captured one, or is now bound to it. Each can be bound to one other."""
         if given is captured:
             return True
         if self.captured_for.get(given, captured) is not captured:
@@ -47,8 +47,8 @@ class Bindings:
             self.journal += (self.captured_for, given), (self.outside_for, captured)
         return True
 
-    def _is_same_array(self, e, x, captured, tensor=None):
-        """True if the array x is the captured one, or can be bound to it at the entry e. tensor: the Tensor around x,
+    def _match_array(self, e, x, captured, tensor=None):
+        """True if the array x is the captured one, or is now bound to it at the entry e. tensor: the Tensor around x,
         if known."""
         if tensor is not None and tensor.storage.backend is not self.backend:
             return False
@@ -87,7 +87,7 @@ class Bindings:
             bound, key = self.journal.pop()
             del bound[key]
 
-    # -- what stands for it, at an entry that is being captured
+    # -- the captured object for one of this call, at an entry that is being captured
 
     def _captured_tensor(self, e, x):
         """The captured Tensor for x."""
@@ -98,7 +98,7 @@ class Bindings:
             if captured is None:
                 captured = Storage(self.backend)
                 self.tree.storages.add(captured)
-                self._is_bound(storage, captured)
+                self._match_object(storage, captured)
             storage = captured
         if node is not None and node.op not in self.tree.ops and node not in self.outside_for:
             captured = self.captured_for.get(node)
@@ -106,7 +106,7 @@ class Bindings:
                 if node.op is not None and node.op is not FINISHED:
                     raise CaptureError(f"a Tensor of a graph older than the captured step: detach() it ({user_line()})")
                 captured = Node(node.op, 0, node.shape, node.dtype, node.device)
-                self._is_bound(node, captured)
+                self._match_object(node, captured)
             node = captured
         return tensor_around(array, node, storage)
 

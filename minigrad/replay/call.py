@@ -401,7 +401,7 @@ class CapturedCall(Execution):
     def defer_check(self, check):
         self.capturing.checks.append(check)
 
-    # -- following: is this what was captured?
+    # -- matching an action with the captured ones
 
     def _matching(self, kind, guard, inputs):
         """The branch that does the same to the same inputs, or None. Inputs from outside are bound."""
@@ -417,12 +417,12 @@ class CapturedCall(Execution):
                     if x.array is array and x.node is node:
                         continue
                     if (
-                        self._is_same_array(e, x.array, array, x)
-                        and self._is_bound(x.storage, storage)
-                        and self._is_same_node(x.node, node)
+                        self._match_array(e, x.array, array, x)
+                        and self._match_object(x.storage, storage)
+                        and self._match_node(x.node, node)
                     ):
                         continue
-                elif x is array or (isinstance(x, self.backend.array_type) and self._is_same_array(e, x, array)):
+                elif x is array or (isinstance(x, self.backend.array_type) and self._match_array(e, x, array)):
                     continue
                 self._undo(mark)
                 break

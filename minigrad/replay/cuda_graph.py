@@ -32,7 +32,8 @@ class GraphProgram(Program):
     def __init__(self, backend, space, entries, outside, kept):
         self._backend, self._space, self._kept = backend, space, kept
         self._launches = [launch for e in entries for launch in e.launches]
-        self._buffers = [(host.base, there.base) for e in entries for host, there, _ in e.updates]  # in words
+        # (host array, array of the GPU) of each parameter buffer, as words
+        self._buffers = [(host.base, there.base) for e in entries for host, there, _ in e.updates]
         lives: dict = {}
         self._changed = set()
         for at, launch in enumerate(self._launches):

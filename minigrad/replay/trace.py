@@ -21,7 +21,7 @@ class TraceEntry:
 
     def __init__(self, kind, guard=()):
         self.kind = kind  # the class of an op, the name of a primitive, or "walk"
-        self.guard = guard  # what guard_of() gives for its parameters
+        self.guard = guard  # guard_of() its parameters
         self.inputs: list = []  # parts_of() each
         self.outputs: list = []  # parts_of() each Tensor; None for an output that was not needed
         self.result: Any = None  # the result of a primitive; for an op, True if its outputs are a tuple
@@ -34,8 +34,8 @@ class TraceEntry:
         self.updates: list = []  # (host array, array for kernels, function whose values both get) before a replay
         self.checks: list = []  # checks of indices on a GPU: see runners/checks.py
         self.changes_outside = False  # True if a primitive in place gets arrays from outside
-        self.leaves: list = []  # of a walk: (leaf, parts_of() its new .grad, or None if it has no new one)
-        self.ops: set = set()  # of a walk: the ops that it goes through
+        self.leaves: list = []  # the leaves of a walk: (leaf, parts_of() its new .grad, or None)
+        self.ops: set = set()  # the ops of a walk
         self.branches: list[TraceEntry] = []  # the entries that came next in a call
 
 

@@ -36,7 +36,7 @@ class Operand(NamedTuple):
 class Output(NamedTuple):
     """How an output lies in memory."""
 
-    shape: tuple  # with the dims in the order in which they lie in memory
+    shape: tuple  # sizes of the dims, in the order in which they lie in memory
     back: tuple | None  # the transposition from there to the output's own dims; None if none is needed
     size: int
     layout: bytes  # the struct Layout of the output and the operands

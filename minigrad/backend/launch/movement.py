@@ -138,7 +138,7 @@ def has_view(shape, strides, wanted):
             merged[-1] = [merged[-1][0] * n, stride]
         else:
             merged.append([n, stride])
-    left = 1  # what is left to divide of the current run; runs are taken from the last
+    left = 1  # the part of the current run that is not divided yet; runs are taken from the last
     for n in reversed(wanted):
         if n == 1:
             continue

@@ -4,7 +4,7 @@ IndexError when it next waits for the GPU."""
 import numpy as np
 
 WORD = np.dtype(np.uint64)  # kernels/captured.cu is compiled for this dtype
-NONE_WRONG = 0, -1  # what a check records first: the lowest index below 0, and the highest that is n or more
+NONE_WRONG = 0, -1  # the first record of a check: the lowest index below 0, and the highest that is n or more
 
 
 class DeferredChecks:
