@@ -17,7 +17,7 @@ import numpy as np
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 FIRST_RANGE = 1 << 33  # bytes of the first range of addresses; each further one is twice as large
-POISON = 1 << 20  # bytes of the file that is mapped at all addresses
+POISON = 1 << 24  # bytes of the file that is mapped at all addresses: the system limits the number of mappings
 MAP_FIXED = 0x10  # a flag of mmap on Linux and macOS, which Python's module lacks
 
 
@@ -32,7 +32,7 @@ class Allocation:
 
 class AddressSpace:
     """Addresses without memory. A NumPy array there is read-only, and reads as NaN (-1 for integers), since it has no
-    values yet: one file of such bytes is mapped again and again.
+    values yet: one file of such bytes is mapped again and again. (On a GPU, nothing can read there.)
 
     protection: mmap's. With 0, a read ends the process, so that a test finds reads of what was never computed."""
 
@@ -91,15 +91,15 @@ class AddressSpace:
     def _reserve(self, nbytes):
         """Reserve a further range of addresses from the system, of at least nbytes."""
         self._range = rounded_up(max(2 * self._range, nbytes), POISON)
-        start = _libc().mmap(None, self._range, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+        start = _libc().mmap(None, self._range, self.protection, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
         if start in (None, ctypes.c_void_p(-1).value):
             raise MemoryError(f"a captured step needs a range of {self._range} addresses, and none is left")
         weakref.finalize(self, _libc().munmap, start, self._range).atexit = False
         self._top, self._end, self._poisoned = start, start + self._range, start
 
     def _poison(self):
-        """Make all addresses below `_top` readable."""
-        while self._poisoned < self._top:
+        """On a CPU, map the file at all addresses below `_top`."""
+        while self._poisoned < self._top and self._backend.device == "cpu":
             flags = mmap.MAP_PRIVATE | MAP_FIXED
             _libc().mmap(self._poisoned, POISON, self.protection, flags, _poison_file(), 0)
             self._poisoned += POISON
@@ -113,9 +113,13 @@ def rounded_up(nbytes, multiple=ALIGNMENT):
 @functools.cache
 def _poison_file():
     """The descriptor of a file whose bytes read as NaN in any float dtype."""
-    file, path = tempfile.mkstemp()
-    os.unlink(path)
-    os.write(file, b"\xff" * POISON)
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("minigrad")
+    else:
+        file, path = tempfile.mkstemp()
+        os.unlink(path)
+    for _ in range(POISON >> 20):
+        os.write(file, b"\xff" * (1 << 20))
     return file
 
 
