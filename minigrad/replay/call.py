@@ -108,15 +108,18 @@ class CapturedCall(Execution):
         """The inputs of a sum, difference, product or quotient. If another call had another Python number here, or at
         an earlier op, the number becomes a per-call value, in a parameter buffer."""
         i = next((i for i, x in enumerate(given) if may_vary(x)), None)
-        if i is None or given[1 - i].dtype.char not in "fd":
+        if i is None:
+            return given
+        other = given[1 - i]
+        if not isinstance(other, Value) or other.dtype.char not in "fd":
             return given
         self.has_varying_number = self.has_varying_number or any(
-            other.kind is e.kind and other.inputs[i][0] is None for other in self.position.branches
+            branch.kind is e.kind and branch.inputs[i][0] is None for branch in self.position.branches
         )
         if not self.has_varying_number:
             return given
         number, storage = PerCallValue(given[i]), Storage(self.backend)
-        host, there = self.backend.parameter_memory((), given[1 - i].dtype)
+        host, there = self.backend.parameter_memory((), other.dtype)
         host[...] = number.value
         e.per_call_values.append(number)
         e.updates.append((host, there, lambda: number.value))

@@ -9,6 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.backend.runners.native import Native
+from minigrad.ops.elementwise import Mul
 
 from .steps import same, supported
 
@@ -56,3 +57,11 @@ def test_arguments_and_results_of_any_kind(kernels):
     for given in (np.ones(3), {1, 2}, [np.ones(2)], mg.ones(3), mg.ones(2).requires_grad_()):
         found = f(given)
         assert found["a"][0] is given and next(found["b"]) is given
+
+
+def test_an_op_without_a_tensor_raises_its_own_error(kernels):
+    """As the first action of a step, where no Tensor says on which backend it runs."""
+    f = mg.capture(lambda: Mul.apply(2.0, 3.0))
+    for _ in range(2):
+        with pytest.raises(TypeError, match="mul needs at least one Tensor"):
+            f()
