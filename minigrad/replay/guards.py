@@ -29,7 +29,7 @@ def guard_of(x, per_call=None, arrays=None):
     if kind is Draw and per_call is not None:
         per_call.append(x)
         return Draw
-    if is_array(x):
+    if hasattr(x, "strides") and not isinstance(x, np.generic):  # is_array(), without a call: this runs for every op
         if arrays is None:
             return kind, x.shape, x.dtype, x.tobytes()
         arrays.append(x)

@@ -257,7 +257,7 @@ def is_writeable(x):
     """True if the memory of an array may be changed; for a captured array, the memory that it will have."""
     if getattr(x.flags, "writeable", True):
         return True
-    owner = _owner(x)
+    owner = x.base if type(x.base) is _Address else _owner(x)
     return type(owner) is _Address and owner.writeable
 
 
