@@ -42,6 +42,11 @@ W_U = 2 * before.T  # (C, V)
 READERS = [(head, p) for head in HEADS for p in "qkv"] + [("logits", "")]
 
 
+def name_of(head):
+    """ "head 0.1" for head 1 of layer 0."""
+    return f"head {LAYERS.index(head[0])}.{head[1]}"
+
+
 def heads_of(path):
     return [head for head in HEADS if head[0] == path]
 
@@ -138,17 +143,17 @@ def main(argv=None):
     print(f"{' '.join(NAMES[t] for t in TOKENS)} and then {said}. The loss is -ln P({NAMES[NEXT]}) = {loss:.4f}")
     for head in PREVIOUS, MEAN:
         own = [edge for edge in edges if edge[0] == head]
-        print(f"\n    {'from ' + str(study.Node(*head)):28}     by hand  study.flow differences")
+        print(f"\n    {'from ' + name_of(head):28}     by hand  study.flow differences")
         for edge in own:
             v, p = edge[1]
-            row(f"to {v}" if v == "logits" else f"to {study.Node(*v)}, {p}", hand[edge], found[edge], slopes[edge])
+            row(f"to {v}" if v == "logits" else f"to {name_of(v)}, {p}", hand[edge], found[edge], slopes[edge])
         row("all together", sum(hand[e] for e in own), sum(found[e] for e in own), by_differences(own))
         row("⟨z, dz⟩", (values[head][-1] * dzs[head]).sum(), gates[head[0]][head[1]])
 
     q, k, _, P, _ = values[INDUCTION]
     S, dS = (q @ k.T)[-1], dSs[INDUCTION][-1]  # of the last query: those of the others have no gradient
     keys = "".join(f"{NAMES[t]:>12}" for t in TOKENS)
-    print(f"\n    {str(study.Node(*INDUCTION)) + ' reads':28}{keys}")
+    print(f"\n    {name_of(INDUCTION) + ' reads':28}{keys}")
     row("P of the last A", *P[-1])
     row("S = q kᵀ", *S)
     row("dS", *dS)
@@ -156,8 +161,8 @@ def main(argv=None):
     more = {(PREVIOUS, (INDUCTION, "k")): 1.01}
     none = {(PREVIOUS, reader): 0 for reader in READERS}
     print(f"\nΣ dS S = {(dS * S).sum():.4f}. With 1 % more on the edge to k alone, the loss is {forward(more)[0]:.4f};")
-    print(f"without {study.Node(*PREVIOUS)} it is {forward(none)[0]:.4f}")
-    print(f"\n    {str(study.Node(*PREVIOUS)) + ' reads':28}{keys}")
+    print(f"without {name_of(PREVIOUS)} it is {forward(none)[0]:.4f}")
+    print(f"\n    {name_of(PREVIOUS) + ' reads':28}{keys}")
     row("dS of B", *dSs[PREVIOUS][2])
     row("dS of the last A", *dSs[PREVIOUS][-1])
     worst = max(abs(x[edge] - hand[edge]) for x in (found, slopes) for edge in hand)

@@ -92,7 +92,7 @@ READERS = {"q": "Q", "k": "K", "v": "V", "": "the logits"}
 def pulls(flows, head):
     """What pulled at a head of the first layer in training: {input: its edges to all heads of the second by this input,
     or to the logits, at each step}."""
-    return {p: [sum(edge for *_, by, edge in flow.out_of(*head) if by == p) for _, flow in flows] for p in READERS}
+    return {p: [sum(edge for *_, by, edge in flow.out_of(head) if by == p) for _, flow in flows] for p in READERS}
 
 
 def strongest(flows, head):
@@ -114,7 +114,7 @@ def why(flows, head):
         f"The strongest pull came at step {steps[i]}, by {READERS[p]}: {edge:+.4f}. Beside it: {', '.join(others)}.",
     ]
     if p:
-        readers = [f"head {v.head} {x:+.4f}" for _, v, by, x in flows[i][1].out_of(*head) if by == p]
+        readers = [f"{v} {x:+.4f}" for _, v, by, x in flows[i][1].out_of(head) if by == p]
         lines.append(
             f"It is the {READERS[p]} of the second layer's heads that asks for this head: {', '.join(readers)}."
         )
@@ -149,7 +149,7 @@ def main(argv=None):
     print(study.head_scores(model, periods=[UNSEEN]).sorted("induction"))
     head = study.head_scores(model, ["previous"], [UNSEEN]).best("previous")[:2]
     print(
-        f"\nWhat pulled at {head[0]} head {head[1]}, which looks at the token before. As far as a number is negative,"
+        f"\nWhat pulled at head {head[1]} of the first layer, which looks at the token before. As far as a number is negative,"
     )
     print(f"more of what the head sends to the second layer's Q, K or V lowers the loss:\n\n{why(flows, head)}")
     importance = study.HeadTable({m: study.head_importance(model, batches(9), m) for m in study.METHODS})

@@ -17,6 +17,7 @@ from typing import Any
 
 from . import ranks
 from .errors import CheckpointError, CommandError, CompilerError, DeviceError, TextError, UnknownName
+from .progress import busy as busy
 
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 EXPECTED = CommandError, CheckpointError, TextError, UnknownName, DeviceError, CompilerError, MemoryError, OSError
@@ -97,26 +98,6 @@ def typed(*words):
 def note(text):
     """Print a note on stderr."""
     print(f"note: {text}", file=sys.stderr)
-
-
-@contextlib.contextmanager
-def busy(words=""):
-    """Show on a terminal's stderr what the command is doing: these words, or the latest of say(words). They are erased
-    at the end."""
-
-    shown = ""
-
-    def say(words):
-        nonlocal shown
-        if (words or shown) and sys.stderr is not None and sys.stderr.isatty():
-            print(f"\r\033[K{words[:79]}", end="", file=sys.stderr, flush=True)  # \033[K erases the rest of the line
-            shown = words
-
-    say(words)
-    try:
-        yield say
-    finally:
-        say("")
 
 
 @contextlib.contextmanager

@@ -137,7 +137,7 @@ def write_flow(args):
     text = read(args, SEQUENCES)
     with cli.busy("cutting each edge in turn"):
         found = study.flow(text.model, text.batch, text.loss, args.method, args.most)
-    edges = found.all if args.of is None else found.around(*args.of)
+    edges = found.all if args.of is None else found.around(args.of)
     print(f"{text}\n\n{edges}")
     return 0
 

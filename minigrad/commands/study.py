@@ -2,7 +2,7 @@
 
 minigrad report -o heads.html
 minigrad ledger --text "To be, or not to be" --scope blocks.1.attn --head 2
-minigrad flow --text "To be, or not to be" --of blocks.0.attn:2
+minigrad flow --text "To be, or not to be" --of 0.2
 minigrad importance
 minigrad scores runs/book
 
@@ -35,11 +35,6 @@ def layers(text):
 numbers = cli.numbers(at_least=0)
 
 
-def node(text):
-    path, _, head = text.partition(":")
-    return (layer(path), cli.WHOLE(head)) if head else (path,)
-
-
 def add_report(command):
     command.add_argument("-o", "--out", type=cli.path, default="heads.html", metavar="FILE",
                          help="the file to write (default: heads.html)")  # fmt: skip
@@ -59,8 +54,8 @@ def add_ledger(command):
 
 
 def add_flow(command):
-    command.add_argument("--of", type=node, metavar="PATH[:H]",
-                         help="only edges of this part, such as blocks.0.attn:2 (default: all)")  # fmt: skip
+    command.add_argument("--of", metavar="PART",
+                         help="only edges of this head or part, such as 0.2 (default: all)")  # fmt: skip
     command.add_argument("--method", choices=METHODS, default="cut",
                          help="what an edge is: cut measures the loss without it (default: cut)")  # fmt: skip
     command.add_argument("--most", type=cli.COUNT, default=MOST_CUT, metavar="N",

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..autograd import declared
+from ..base.tables import columns
 from ..random import default_generator
 from ..tensor import tensor
 from .check import gradcheck
 from .probes import CHEAP
-from .report import FAIL, SEVERITY, WARN, GradcheckReport, columns, raised
+from .report import FAIL, SEVERITY, WARN, GradcheckReport, raised
 from .subject import flat
 
 

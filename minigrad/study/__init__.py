@@ -3,35 +3,38 @@
     with study.trace_heads(model) as trace:         q, k, v, scores, pattern, z of each head, and their gradients
         loss = loss_fn(model(x), y)
         loss.backward()
+    trace["1.2"].pattern_grad                       of head 2 of layer 1, (B, T, S)
     print(trace.table())                            the statistics of study.STATS
     trace.to_html("heads.html")                     patterns beside their gradients, and bars for the statistics
 
-    study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2)     backward, step by step
+    study.ledger(lambda: loss_fn(model(x), y), head="1.2", names=model)     backward, step by step
     study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
+    study.cut_gradient(model, "0.3", "1.2", "k")    a with-block in which no gradient flows along this edge
     study.head_scores(model)                        previous-token, duplicate-token, induction
     study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
-    study.ablate_heads
+    study.ablate_heads(model, ["0.3"])              a with-block in which these heads are silent
 
-`minigrad report`, flow, ledger and others do most of this for a character model's checkpoint, which
-runs.load_char_model of minigrad.training loads in Python. README.md in this folder has a reading order.
+A head is named by its layer and its number, "1.2", everywhere. `minigrad report`, flow, importance and scores do this
+for a checkpoint of a character model, which runs.load_char_model of minigrad.training loads in Python.
+minigrad/study/README.md has examples, recipes and an order in which to read these files.
 """
 
 from .layers import attention_layers, head_weights
 from .stats import STATS, HeadTable, Stat, attention_to, duplicate, entropy, induction, previous
-from .trace import HeadTrace, LayerTrace, trace_heads
+from .trace import HeadTrace, LayerTrace, OneHead, trace_heads
 from .ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
 from .models import AttentionOnly
-from .stream import Node
+from .names import Node
 from .flow import Edges, Flow, flow
 from .cut import cut_gradient
 from .importance import (
-    METHODS, ablate_heads, grouped, head_importance, losses_without, mean_loss, ranked,
+    METHODS, ablate_heads, grouped, head_importance, importance_table, losses_without, mean_loss, ranked,
 )  # fmt: skip
 
 __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "STATS",
-    "Stat", "HeadTable", "HeadTrace", "LayerTrace", "trace_heads", "Ledger", "ledger", "head_scores",
+    "Stat", "HeadTable", "HeadTrace", "LayerTrace", "OneHead", "trace_heads", "Ledger", "ledger", "head_scores",
     "repeated_tokens", "AttentionOnly", "Node", "Edges", "Flow", "flow", "METHODS", "ablate_heads",
-    "grouped", "head_importance", "losses_without", "mean_loss", "ranked", "cut_gradient",
+    "grouped", "head_importance", "importance_table", "losses_without", "mean_loss", "ranked", "cut_gradient",
 ]  # fmt: skip

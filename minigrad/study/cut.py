@@ -1,8 +1,8 @@
-"""One edge of a residual stream is cut: in backward, or in forward.
+"""Cuts of one edge of the residual stream: in backward, or in forward.
 
-What a reader gets is a sum of what was written before it. cut_gradient takes the gradient from one write t, so that
-every value is the model's own, and all that changes is which gradients come back: training with such a cut shows
-whether a part learns by way of that gradient. Scissors that take t itself show what the edge is worth to the loss.
+A reader gets the sum of what was written before it. cut_gradient takes the gradient away from one write: every value is
+the model's own, and only the gradients that come back change. Training with such a cut shows whether a part learns from
+that gradient. EdgeCut can also take the write itself away, which shows what the edge is worth to the loss.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,14 +18,15 @@ from ..nn import functional as F
 from ..nn.positions import rotary
 from ..ops import public as ops
 from ..tensor import tensor
-from .layers import attention_layers
-from .stream import Node, node_of, stream_of
+from .layers import attention_layers, numbers_of_heads
+from .names import Node, node_of
+from .stream import stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
 
-PARTS = "q", "k", "v"
-BIAS = ".bias"  # suffix of a Node that is an attention layer's bias
+INPUTS = "q", "k", "v"
+BIAS = ".bias"  # the path of an attention layer's bias, as a Node, ends with this
 
 
 @contextmanager
@@ -36,20 +37,19 @@ def cut_gradient(
     part: str | None = None,
     factor: float | Callable[[int], float] = 0.0,
 ) -> Iterator[None]:
-    """Inside the with, no gradient flows from `target` to `source` through the residual stream between them; all values
-    stay as they are.
+    """Within the with-block, let no gradient flow from `target` to `source` through the residual stream between them.
+    All values stay as they are.
 
-    source: a head ("0.2": head 2 of attention layer 0; "blocks.0.attn head 2"), an attention layer or an MLP by its
-    path, "tokens", "positions", or "input", all that comes into the first block. target: a head, a layer or an MLP that
-    comes later, or "logits". part: "q", "k" or "v" of a head or an attention layer; None: all of it. Names are those
-    of study.flow. factor: what the gradient is multiplied by; or a function that gives it, of the number of forwards
-    with gradients since the with began.
+    source: a head such as "0.2", an attention layer or an MLP by its path, "tokens", "positions", or "input", all that
+    comes into the first block. target: a head, a layer or an MLP that comes later, or "logits". part: "q", "k" or "v"
+    of a head or an attention layer; None: all of it. Names are those of study.flow. factor: what the gradient is
+    multiplied by; or a function that gives it for the number of forwards with gradients since the with-block began.
 
-    Only the direct path is cut: what flows through parts between the two still does. An attention layer that is named
+    Only the direct path is cut: gradients still flow through parts between the two. An attention layer that is named
     takes the batched form, whose values agree with the fused form's to rounding.
 
-    Raises TypeError or ValueError for a model whose stream is not known (see flow), or has dropout or no such
-    parts; KeyError for an unknown name."""
+    Raises TypeError or ValueError for a model whose stream is not known (see flow), that has dropout, or that has no
+    such parts; KeyError for an unknown name."""
     if any(isinstance(module, Dropout) and module.p for module in model.modules()):
         raise ValueError("cut_gradient needs a model without dropout: set p of its Dropouts to 0")
     forwards = 0
@@ -62,25 +62,27 @@ def cut_gradient(
         forwards += 1
         return (1 - kept) * (write - write.detach())
 
-    begin, end = (node_of(name, attention_layers(model)) for name in (source, target))
-    with Scissors(stream_of(model), begin, end, part, without_gradient).hooked(model):
+    heads = numbers_of_heads(attention_layers(model))
+    begin, end = node_of(source, heads), node_of(target, heads)
+    with EdgeCut(stream_of(model), begin, end, part, without_gradient).hooked(model):
         yield
 
 
-class Scissors:
-    """Cuts one edge, from the Node `source` to the Node `target` by its `part`, in the Stream of a model.
+class EdgeCut:
+    """Cuts one edge, from the Node `source` to the Node `target` by its input `part`, in the Stream of a model.
 
-    taken(write): what the target's own copy of the stream lacks, a Tensor like write, or None for nothing."""
+    removed(write): what is taken out of the target's own copy of the stream, a Tensor like write, or None for
+    nothing."""
 
-    def __init__(self, stream, source, target, part, taken):
-        self.stream, self.source, self.target, self.taken = stream, source, target, taken
-        self.gap: Any = None  # the part of the stream that the target's copy lacks
-        self.read: Any = None  # the stream that the target reads
-        self.ran = False  # whether the source has written in this forward
+    def __init__(self, stream, source, target, part, removed):
+        self.stream, self.source, self.target, self.removed = stream, source, target, removed
+        self.missing: Any = None  # in this forward: the part of the stream that the target's copy lacks
+        self.read: Any = None  # in this forward: the stream that the target reads
+        self.has_written = False  # True once the source has written in this forward
         writer = source.path.removesuffix(BIAS)
         begins = ["input", *(() if stream.embedding is None else ("tokens", "positions"))]
-        order = dict.fromkeys(begins, -1) | {part.path: i for i, part in enumerate(stream.parts)}
-        readers = {part.path: part for part in stream.parts}
+        order = dict.fromkeys(begins, -1) | {each.path: i for i, each in enumerate(stream.parts)}
+        readers = {each.path: each for each in stream.parts}
         if writer not in order:
             raise UnknownName(unknown("part that writes into the stream", source.path, order))
         if target.path not in [*readers, "logits"]:
@@ -90,18 +92,18 @@ class Scissors:
             raise ValueError(f"{source} does not come before {target}")
         self.reader = readers.get(target.path)
         self.writer = stream.parts[begin] if begin >= 0 else None
-        inputs = PARTS if self.reader is not None and self.reader.is_attention else ()
+        inputs = INPUTS if self.reader is not None and self.reader.is_attention else ()
         if part is not None and part not in inputs:
             raise ValueError(f"part must be 'q', 'k' or 'v', of attention, or None; got {part!r} of {target}")
         self.inputs = inputs if part is None else (part,)
         for node, at in ((source, self.writer), (target, self.reader)):
-            heads = at.module.num_heads if at is not None and at.is_attention else 0
-            if node.head is not None and node.head not in range(heads):
+            count = at.module.num_heads if at is not None and at.is_attention else 0
+            if node.head is not None and node.head not in range(count):
                 raise UnknownName(f"{node.path} has no head {node.head}")
 
     @contextmanager
     def hooked(self, model):
-        """Within the with-block, forwards of the model are cut."""
+        """Within the with-block, the edge is cut in the model's forwards."""
         with ExitStack() as stack:
             handles = [*self._hook_writer(), *self._hook_reader(), model.register_forward_hook(self._forget)]
             for handle in handles:
@@ -109,40 +111,42 @@ class Scissors:
             yield
 
     def _forget(self, module, args, y):
-        self.gap, self.read, self.ran = None, None, False  # else they would keep the graph of the forward
+        """Drop what belongs to this forward, which would keep its graph alive."""
+        self.missing, self.read, self.has_written = None, None, False
 
-    # -- what was written
+    # -- the writer
 
     def _hook_writer(self):
         stream, path = self.stream, self.source.path
         if self.writer is None:
-            at, embedding = stream.body[0], stream.embedding
+            first_block, embedding = stream.body[0], stream.embedding
             if path == "input":
-                return [at.register_forward_pre_hook(lambda module, args: self._wrote(args[0]))]
+                return [first_block.register_forward_pre_hook(lambda module, args: self._wrote(args[0]))]
             if path == "tokens":
                 return [embedding.register_forward_hook(lambda module, args, y: self._wrote(_tokens(y)))]
+            # What is in the stream at the first block, less the tokens, are the positions.
             look = embedding.register_forward_hook(lambda module, args, y: self._look(_tokens(y)))
-            return [look, at.register_forward_pre_hook(lambda module, args: self._wrote(args[0] - self.read))]
+            return [look, first_block.register_forward_pre_hook(lambda module, args: self._wrote(args[0] - self.read))]
         layer = self.writer.module
         if self.source.head is not None:
-            return [layer.register_head_hook("z", self._wrote_of_head, last=True)]
+            return [layer.register_head_hook("z", self._head_wrote, last=True)]
         if path.endswith(BIAS):
             return [layer.register_forward_hook(lambda layer, args, y: self._wrote(_bias_like(layer, y)))]
         return [layer.register_forward_hook(lambda module, args, y: self._wrote(_first(y)))]
 
     def _wrote(self, y):
-        self.gap, self.ran = self.taken(y), True
+        self.missing, self.has_written = self.removed(y), True
 
-    def _wrote_of_head(self, layer, z):
-        h, d = int(self.source.head or 0), layer.d_v
+    def _head_wrote(self, layer, z):
+        h, d = self.source.head, layer.d_v
         z = z[:, h] if layer.head_gates is None else z[:, h] * layer.head_gates[h]  # (B, T, d_v)
         self._wrote(F.linear(z, layer.out_proj.weight[:, h * d : (h + 1) * d]))  # (B, T, C)
 
-    # -- and who reads it
+    # -- the reader
 
     def _hook_reader(self):
-        """The target gets, beside what it reads, the difference that the gap makes. It is added to that, and not put in
-        its place, since another cut may have changed it too."""
+        """Hooks that add to what the target reads the difference that the cut makes. The target's input is not
+        replaced, since another cut may have changed it too."""
         stream, reader = self.stream, self.reader
         if reader is None:  # all that comes out at the end, whatever reads it
             return [stream.body[-1].register_forward_hook(self._leave)]
@@ -164,13 +168,15 @@ class Scissors:
             return args[0] + change, *args[1:]
 
     def _change(self):
-        """How what the target reads, through a norm or not, differs from what it is without a cut: (B, T, C)."""
-        if not self.ran:
+        """What the cut adds to the target's input, behind its norm: (B, T, C), or None for nothing."""
+        if not self.has_written:
             raise RuntimeError(f"{self.source} did not run before {self.target}")
+        if self.missing is None:
+            return None
         norm = None if self.reader is None else self.reader.norm
-        if self.gap is None or norm is None:
-            return None if self.gap is None else -self.gap
-        return norm.forward(self.read - self.gap) - norm.forward(self.read)
+        if norm is None:
+            return -self.missing
+        return norm.forward(self.read - self.missing) - norm.forward(self.read)
 
     def _changed(self, p):
         """A head hook that changes the input of all heads, or q, k or v of one head."""
@@ -179,13 +185,13 @@ class Scissors:
             change, head = self._change(), self.target.head  # (B, T, C)
             if change is None or head is None:
                 return None if change is None else x + change
-            i, d = PARTS.index(p), layer.d_v if p == "v" else layer.d_k
+            i, d = INPUTS.index(p), layer.d_v if p == "v" else layer.d_k
             n = head if p == "q" else layer.kv_of_head[head]
             change = F.linear(change, layer.weights()[i][n * d : (n + 1) * d])[..., None, :, :]  # (B, 1, T, d)
             if layer.positions == "rotary" and p != "v":
                 change = rotary(change)
-            this = tensor(np.arange(layer.num_heads).reshape(-1, 1, 1) == head, device=x.device)
-            return x + ops.where(this, change, 0.0)
+            is_target = tensor(np.arange(layer.num_heads).reshape(-1, 1, 1) == head, device=x.device)
+            return x + ops.where(is_target, change, 0.0)
 
         return hook
 

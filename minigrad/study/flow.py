@@ -1,8 +1,9 @@
-"""Where a head's gradient comes from: from which later head, and by way of its Q, its K or its V.
+"""Where a head's gradient comes from: from which later part, and through its Q, its K or its V.
 
     flow = study.flow(model, (x, y))
-    print(flow)                                   the largest edges, in words
-    print(flow.out_of("blocks.0.attn", 2))        where the gradient of head 2 of the first layer comes from
+    print(flow)                       the largest edges
+    print(flow.out_of("0.2"))         where the gradient of head 2 of layer 0 comes from
+    flow.by_input("0.2")              the same, added up by Q, K, V and the logits
 
 Every part of a model adds to a residual stream and reads from it. write_u is what node u adds: an embedding, a head,
 an MLP, a bias. G_vp is the gradient at node v's own copy of the stream, for its input p: q, k or v of a head, the input
@@ -17,99 +18,135 @@ helps: the next step of training strengthens it. Two identities hold, as gradien
     Σ over u of edge(u → v.p)   = ⟨stream, G_vp⟩
 
 A norm removes the length of its input, so the edges into a reader behind a norm add up to about 0. Compare such edges
-with each other; the edges that leave a part tell how much the part matters.
+with each other. The edges that leave a part tell how much the part matters.
 
-It takes one forward and one backward. Path patching and edge attribution (Syed et al. 2023) compare two inputs; this is
-about the gradient of one.
+This takes one forward and one backward. Path patching and edge attribution (Syed et al. 2023) compare two inputs; an
+edge here is about the gradient for one input.
 
-What an edge is worth may be another matter: the loss can be flat where the model is, and steep on the way to a model
-without the edge. method="cut" measures that: a forward for each edge, in which v's own copy of the stream lacks what u
-writes."""
+The worth of an edge can be another matter: the loss can be flat where the model is, and steep on the way to a model
+without the edge. method="cut" measures the worth: a forward for each edge, in which v's own copy of the stream lacks
+what u writes."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..base.errors import UnknownName, unknown
-from ..gradcheck.report import columns
+from ..base.progress import busy, duration
+from ..base.tables import columns
 from ..nn.attention import all_take
 from ..tensor import Tensor
-from .cut import Scissors
+from .cut import EdgeCut
 from .importance import returned_loss, value_of
-from .layers import as_float64, undisturbed
-from .stream import Node, Pass, back_at_most, back_through_norm, node_of, stream_of
+from .layers import undisturbed
+from .names import Node, node_of
+from .stream import Pass, Write, stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
 
-Name: TypeAlias = str | int | tuple[str | int, int | None]  # a node's name: see Flow.edge
-RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of the model's dtype -> the error allowed
+log = logging.getLogger("minigrad")
+RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of the model's dtype -> the error allowed in sums of edges
 METHODS = {  # {method: the meaning of an edge}
     "first_order": "edge: what the source writes times the gradient where the target reads it",
     "cut": "edge: the loss with it minus the loss without it; first order: what its gradient says",
 }
+IN_TABLE = 20  # edges that a printed table shows
+LONG = 60  # seconds that cutting may take before a warning says so
 
 
 class Flow:
-    """What study.flow returns.
+    """The edges between the parts of a model: what study.flow returns.
 
-    sources: Nodes that write. inputs: [(Node, "q", "k" or "v", or "" for what has one input)], what reads.
+    sources: the Nodes that write. inputs: [(Node, "q", "k", "v", or "" for a part with one input)], what reads.
     edges: an array (sources, inputs), by `method`; 0 where the source comes later, nan where an edge was not cut.
-    first_order: the same to first order, whatever the method. loss: a float."""
+    errors: the standard errors of `edges` over the sequences of the batch, nan where they are not known.
+    first_order: the edges to first order, whatever the method. loss: a float.
+    stopped: True if Ctrl-C ended the cutting early."""
 
     method = "first_order"
+    stopped = False
 
-    def __init__(self, sources: Any, inputs: Any, edges: Any, known: Any, loss: Any) -> None:
-        self.sources, self.inputs, self.loss = sources, inputs, loss
+    def __init__(
+        self, sources: Sequence[Node], inputs: Sequence[tuple[Node, str]], edges: Any, errors: Any, known: Any,
+        loss: float,
+    ) -> None:  # fmt: skip
+        self.sources, self.inputs, self.loss = list(sources), list(inputs), loss
         self.edges = self.first_order = edges
-        self._known = known
+        self.errors = errors
+        self._known = known  # like edges: True where there is an edge, and it has been measured
+        self._heads: dict[str, list[int]] = {}  # {path of an attention layer: the numbers of its heads}
+        for node in self.sources:
+            if node.head is not None:
+                self._heads.setdefault(node.path, []).append(node.head)
 
-    def edge(self, source: Name, target: Name) -> dict[str, float]:
-        """{input: edge} from a source to a target. A node is named as in the tables, "blocks.0.mlp" or "blocks.0.attn
-        head 2", as "0.2" (head 2 of attention layer 0), or as (path, head), where an attention layer may be given by
-        its number. Raises KeyError for an unknown one."""
+    def edge(self, source: Node | str, target: Node | str) -> dict[str, float]:
+        """{input: edge} from a source to a target, such as "0.3" to "1.1". Raises KeyError for an unknown node."""
         u, v = self._node(source, self.sources), self._node(target, self._readers)
         i = self.sources.index(u)
         return {p: float(self.edges[i, j]) for j, (w, p) in enumerate(self.inputs) if w == v}
 
-    def out_of(self, path: Name, head: int | None = None) -> "Edges":
-        """The edges that leave a node, as an Edges: where its gradient comes from."""
-        node = self._node((path, head), self.sources)
-        return self._chosen(lambda u, v: u == node)
+    def out_of(self, node: Node | str) -> "Edges":
+        """The edges that leave a node: where its gradient comes from."""
+        wanted = self._node(node, self.sources)
+        return self._chosen(lambda u, v: u == wanted)
 
-    def into(self, path: Name, head: int | None = None) -> "Edges":
-        """The edges that lead to a node: the sources of its input, and how much each matters."""
-        node = self._node((path, head), self._readers)
-        return self._chosen(lambda u, v: v == node)
+    def into(self, node: Node | str) -> "Edges":
+        """The edges that lead to a node: what its inputs are made of, and how much each source matters."""
+        wanted = self._node(node, self._readers)
+        return self._chosen(lambda u, v: v == wanted)
 
-    def around(self, path: Name, head: int | None = None) -> "Edges":
-        """The edges that lead to a node, and those that leave it, as an Edges."""
-        node = self._node((path, head), self.sources + self._readers)
-        return self._chosen(lambda u, v: node in (u, v))
+    def around(self, node: Node | str) -> "Edges":
+        """The edges that lead to a node, and those that leave it."""
+        wanted = self._node(node, self.sources + self._readers)
+        return self._chosen(lambda u, v: wanted in (u, v))
 
     @property
     def all(self) -> "Edges":
-        """All edges, as an Edges."""
+        """All edges."""
         return self._chosen(lambda u, v: True)
 
+    def by_input(self, source: Node | str) -> dict[str, float]:
+        """The edges that leave a node, to first order, added up by the input that reads them:
+        {"q": …, "k": …, "v": …, "mlp": …, "logits": …, "total": …}, without "mlp" if no MLP reads the node.
+
+        The total is the gradient of a gate on the node: for a head, gate_grad of a trace's table."""
+        i = self.sources.index(self._node(source, self.sources))
+        sums = dict.fromkeys("qkv", 0.0)
+        for (v, p), edge in zip(self.inputs, self.first_order[i]):
+            if p or edge or v.path == "logits":
+                name = p or ("logits" if v.path == "logits" else "mlp")
+                sums[name] = sums.get(name, 0.0) + float(edge)
+        return sums | {"total": float(self.first_order[i].sum())}
+
     def _chosen(self, wanted):
+        """The Edges for which wanted(source, target) is true."""
         found = [
-            ((u, v, p, float(self.edges[i, j])), float(self.first_order[i, j]))
+            (u, v, p, i, j)
             for i, u in enumerate(self.sources)
             for j, (v, p) in enumerate(self.inputs)
             if wanted(u, v) and self._known[i, j] and self.edges[i, j]
         ]
-        uncut = int(np.isnan(self.edges).sum()) if self.method == "cut" else 0
-        found.sort(key=lambda each: -abs(each[0][-1]))
-        return Edges([edge for edge, _ in found], self.method, [first for _, first in found], uncut)
+        found.sort(key=lambda each: -abs(self.edges[each[-2:]]))
+        at = tuple(np.array([each[-2:] for each in found], int).reshape(-1, 2).T)
+        edges = self.edges[at].tolist()
+        return Edges(
+            [(*each[:3], edge) for each, edge in zip(found, edges)],
+            self.method,
+            self.first_order[at].tolist(),
+            self.errors[at].tolist(),
+            int(np.isnan(self.edges).sum()) if self.method == "cut" else 0,
+        )
 
     @property
     def _readers(self):
         return [v for v, _ in self.inputs]
 
     def _node(self, name, known):
-        node = node_of(name, dict.fromkeys(node.path for node in known if node.head is not None))
+        node = node_of(name, self._heads)
         if node in known:
             return node
         raise UnknownName(unknown("node", str(node), dict.fromkeys(map(str, known))))
@@ -122,22 +159,36 @@ class Flow:
 
 
 class Edges(list):
-    """[(source, target, input, edge)], the largest first. str() shows the first twenty, and what an edge is."""
+    """[(source, target, input, edge)], the largest first. str() is a table of the first twenty, and says what an edge
+    is.
 
-    def __init__(self, found: Any = (), method: str = "first_order", first_order: Any = (), uncut: int = 0) -> None:
+    method: that of the Flow. first_order, errors: for each edge, its value to first order, and its standard error or
+    nan. uncut: how many edges of the model were not cut."""
+
+    def __init__(
+        self, found: Iterable[tuple[Node, Node, str, float]] = (), method: str = "first_order",
+        first_order: Sequence[float] = (), errors: Sequence[float] = (), uncut: int = 0,
+    ) -> None:  # fmt: skip
         super().__init__(found)
-        self.method, self.first_order, self.uncut = method, first_order, uncut
+        self.method, self.first_order, self.errors, self.uncut = method, first_order, errors, uncut
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("from", "to", "by", "edge")]
-        rows += [(str(u), str(v), p, f"{edge:+.4g}") for u, v, p, edge in self[:20]]
-        if self.method != "first_order":
-            beside = ["first order", *(f"{first:+.4g}" for first in self.first_order[:20])]
-            rows = [(*row, first) for row, first in zip(rows, beside)]
-        more = [f"… and {len(self) - 20} smaller ones"] if len(self) > 20 else []
+        has_errors, cut = bool(np.isfinite(self.errors).any()), self.method == "cut"
+        rows = [["from", "to", "by", "edge", *["±"] * has_errors, *["first order"] * cut]]
+        for (u, v, p, edge), error, first in [*zip(self, self.errors, self.first_order)][:IN_TABLE]:
+            row = [str(u), str(v), p, f"{edge:+.4g}"]
+            row += [f"{error:.2g}"] if has_errors else []
+            row += [f"{first:+.4g}"] if cut else []
+            rows.append(row)
+        lines = columns(rows)
+        if len(self) > IN_TABLE:
+            lines.append(f"… and {len(self) - IN_TABLE} smaller ones")
         if self.uncut:
-            more.append(f"edges of the model, smaller to first order, that were not cut: {self.uncut:,}")
-        return "\n".join([*columns(rows), *more, "", METHODS[self.method]])
+            lines.append(f"edges of the model, smaller to first order, that were not cut: {self.uncut:,}")
+        lines += ["", METHODS[self.method]]
+        if has_errors:
+            lines.append("±: standard error over the sequences")
+        return "\n".join(lines)
 
 
 def flow(
@@ -145,168 +196,194 @@ def flow(
     batch: Sequence[Any],
     loss: Callable[..., Tensor] = returned_loss,
     method: str = "first_order",
-    most: int | None = None,
+    top: int | None = None,
+    between: Iterable[Node | str] | None = None,
+    errors: bool = False,
 ) -> Flow:
-    """The Flow of gradients between the parts of a model, for loss(model, *batch).
+    """Return the Flow of gradients between the parts of a model, for loss(model, *batch).
 
-        first_order  ⟨write, gradient⟩, one forward and one backward for all edges
-        cut          L - L(u → v.p cut), one forward for each edge, in which v's own copy of the stream, for its input
-                     p, lacks what u writes; all that follows from that follows. Exact but for the rounding of L, which
-                     shows in small edges of a float32 model
+        first_order  ⟨write, gradient⟩: one forward and one backward for all edges. The default, also of
+                     `minigrad flow` and `minigrad report`
+        cut          L - L(u → v.p cut): one forward for each edge, in which v's own copy of the stream, for its input
+                     p, lacks what u writes, and everything after v follows from that. Exact but for the rounding of L,
+                     which shows in small edges of a float32 model
 
-    Both are negative where an edge helps. most: cut only that many edges, the largest to first order (None: all). To
-    first order, edges of a model that has learned its task can be far from what they are worth, with wrong signs too.
+    Both are negative where an edge helps. In a model that has learned its task, the first order can be far from the
+    worth of an edge, and have the wrong sign.
 
-    The model sees the batch in eval mode; no .grad is touched. It may be any whose stream is known: nn.GPT,
-    AttentionOnly, or one of blocks that declare their parts (stream.py). Keys may be shared by heads. Raises TypeError
-    for a model that is not known; ValueError for one whose parts do not all run, or run more than once, or if the edges
-    do not add up, as where a part is not x + part(norm(x)), or where the loss reads the stream before its end."""
+    top, between, errors are for method="cut". top: cut only the N edges that are largest to first order. between: cut
+    only edges whose source and target are both among these nodes, such as ["0.3", "1.1", "logits"]. errors=True: give
+    standard errors too, by a forward of each sequence alone, so B + 1 forwards for an edge. (To first order they cost
+    nothing, and are always there if B > 1.) Standard errors are those of a mean or sum over sequences; each of the
+    batch's arguments must then be a Tensor (B, …).
+
+    Cutting shows its progress on a terminal, and warns if it will take more than a minute. Ctrl-C stops it, and the
+    Flow has the edges that were cut by then.
+
+    The model sees the batch in eval mode; no .grad is touched. Its stream must be known: nn.GPT, AttentionOnly, or a
+    model of blocks that declare their parts (stream.py). Keys may be shared by heads. Raises TypeError for a model that
+    is not known; ValueError for one whose parts do not all run, or run more than once, or if the edges do not add up:
+    where a part is not x + part(norm(x)), or where the loss reads the stream before its end."""
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))
-    if most is not None and (not isinstance(most, (int, np.integer)) or most < 1):
-        raise ValueError(f"most must be at least 1, or None, got {most!r}")
+    if top is not None and (not isinstance(top, (int, np.integer)) or top < 1):
+        raise ValueError(f"top must be at least 1, or None, got {top!r}")
     stream = stream_of(model)
-    result = _flow(Pass(model, stream, batch, loss))
+    result = _first_order(Pass(model, stream, batch, loss))
     if method == "cut":
-        _cut(result, model, stream, batch, loss, most)
+        ends = None if between is None else {result._node(n, result.sources + result._readers) for n in between}
+        _cut(result, model, stream, batch, loss, _largest(result, top, ends), errors)
     return result
 
 
-def _cut(flow, model, stream, batch, loss, most):
-    """Replace the `most` largest edges of a first-order Flow by what each is worth, and the others by nan."""
-    at = np.argwhere(flow._known)
-    at = at[np.argsort(-np.abs(flow.first_order[tuple(at.T)]), kind="stable")][:most]
-    edges, flow.method = np.where(flow._known, np.nan, 0.0), "cut"
-    with undisturbed(model), all_take("batched"):
-        whole = value_of(loss, model, batch).item()
-        for i, j in at:
-            (v, p), u = flow.inputs[j], flow.sources[i]
-            with Scissors(stream, u, v, p or None, lambda write: write).hooked(model):
-                edges[i, j] = whole - value_of(loss, model, batch).item()
+# --------------------------------------------------------------------------------------------------------------- to cut
+
+
+def _largest(flow, top, ends):
+    """The (source, input) index pairs of the `top` edges that are largest to first order, between the nodes `ends`."""
+    known = flow._known.copy()
+    if ends is not None:
+        from_ends = np.array([u in ends for u in flow.sources])
+        to_ends = np.array([v in ends for v in flow._readers])
+        known &= from_ends[:, None] & to_ends
+    at = np.argwhere(known)
+    return at[np.argsort(-np.abs(flow.first_order[tuple(at.T)]), kind="stable")][:top]
+
+
+def _cut(flow, model, stream, batch, loss, wanted, errors):
+    """Replace the `wanted` edges of a first-order Flow by their worth to the loss, and all others by nan."""
+    flow.method = "cut"
+    flow.edges, flow.errors = np.where(flow._known, np.nan, 0.0), np.full(flow.edges.shape, np.nan)
     flow._known = np.zeros_like(flow._known)
-    flow._known[tuple(at.T)] = True
-    flow.edges = edges
+    batches = [batch, *(_sequences(batch) if errors else [])]
+    with undisturbed(model), all_take("batched"), busy("cutting edges") as say:
+        whole = [value_of(loss, model, each).item() for each in batches]
+        pace = _Pace(len(wanted), say)
+        try:
+            for i, j in wanted:
+                (v, p), u = flow.inputs[j], flow.sources[i]
+                with EdgeCut(stream, u, v, p or None, lambda write: write).hooked(model):
+                    found = [before - value_of(loss, model, each).item() for before, each in zip(whole, batches)]
+                flow.edges[i, j], flow._known[i, j] = found[0], True
+                if len(found) > 2:
+                    flow.errors[i, j] = np.std(found[1:], ddof=1) / np.sqrt(len(found) - 1)
+                pace.step()
+        except KeyboardInterrupt:
+            if not pace.done:
+                raise
+            flow.stopped = True
+            log.warning("study.flow: stopped after cutting %s of %s edges", f"{pace.done:,}", f"{len(wanted):,}")
 
 
-def _flow(run):
-    """The first-order Flow of a Pass."""
-    found = _Sums(run)
-    if np.isfinite(found.edges).all():  # a loss that is not finite has no edges to add up
-        found.check(RTOL[run.dtype.itemsize])
-    return Flow(found.sources, found.inputs, found.edges, found.known, run.loss)
+class _Pace:
+    """Says how many edges are cut, how many are to be cut, and how long that takes."""
+
+    def __init__(self, wanted, say):
+        self.wanted, self.say, self.done = wanted, say, 0
+        self.began, self.said, self.has_warned = time.monotonic(), 0.0, False
+
+    def step(self):
+        self.done += 1
+        now = time.monotonic()
+        left = (now - self.began) / self.done * (self.wanted - self.done)
+        if now - self.said > 0.2:
+            self.said = now
+            self.say(f"cutting edges: {self.done:,} of {self.wanted:,}, {duration(left)} to go")
+        if self.done > 2 and left > LONG and not self.has_warned:
+            self.has_warned = True
+            log.warning(
+                "study.flow: cutting %s edges will take about %s; top=50 or between=[…] takes less, and Ctrl-C keeps "
+                "what is done", f"{self.wanted:,}", duration(left),
+            )  # fmt: skip
 
 
-class _Sums:
-    """The edges of a Pass: what each source writes times the gradient at each reader's copy, summed up over
-    sequences, as only one of them is held at a time.
-
-    sources: [Node]. inputs: [(Node, input)]. edges (sources, inputs). known: has the source written by then?"""
-
-    def __init__(self, run):
-        sums: Any = None
-        self.run = run
-        for b in range(len(run.x[run.stream.body[0], "in"])):
-            found = self._of_sequence(b)
-            sums = found if sums is None else [[x + y for x, y in zip(*pair)] for pair in zip(sums, found)]
-        *reads, (self.written,) = sums
-        self.edges, self.sizes = np.zeros((2, len(self.sources), len(self.inputs)))
-        self.known, j = np.zeros(self.edges.shape, bool), 0
-        for edges, sizes, _ in reads:
-            at = np.s_[: len(edges), j : (j := j + edges.shape[1])]
-            self.edges[at], self.sizes[at], self.known[at] = edges, sizes, True
-        self.read = np.concatenate([whole for *_, whole in reads])
-
-    def _of_sequence(self, b):
-        """For each read [edges (sources so far, inputs), Σ |write| |G| over positions, ⟨stream, G⟩ (inputs,)]; and last
-        [⟨write, dwrite⟩ (sources,)]."""
-        self.sources, self.inputs, reads, written = [], [], [], []
-        T, C = self.run.x[self.run.stream.body[0], "in"].shape[1:]
-        U, U_size = np.empty((0, T, C)), np.empty((0, T))  # writes so far, and the norm of each
-        for event in _events(self.run, b):
-            if isinstance(event, _Write):
-                self.sources += event.nodes
-                written += list(event.totals)
-                U = np.concatenate([U, event.rows])
-                U_size = np.concatenate([U_size, np.linalg.norm(event.rows, axis=-1)])
-            else:
-                inputs, norm, x, G = event
-                self.inputs += inputs
-                size = np.linalg.norm(G, axis=-1) if norm is None else back_at_most(norm, x, G, self.run.dtype)
-                G = G if norm is None else back_through_norm(norm, x, G, self.run.dtype)
-                edges = U.reshape(len(U), -1) @ G.reshape(len(G), -1).T
-                reads.append([edges, U_size @ size.T, G.reshape(len(G), -1) @ x.ravel()])
-        return [*reads, [np.array(written)]]
-
-    def check(self, rtol):
-        """Raise ValueError where the edges of a source, or to an input, do not add up to what the backward gave. Errors
-        are relative to Σ |write| |G|, since the edges themselves may be small because what they add up cancels."""
-        errors = {f"edges from {u}": self._error(np.s_[i], self.written[i]) for i, u in enumerate(self.sources)}
-        for j, (v, p) in enumerate(self.inputs):
-            errors[f"edges to {v} {p}".strip()] = self._error(np.s_[:, j], self.read[j])
-        wrong = {what: error for what, error in errors.items() if not error <= rtol}  # NaN is wrong
-        if wrong:
-            worst = max(wrong, key=lambda what: wrong[what])
-            raise ValueError(
-                f"the {worst} do not add up to its gradient, they are off by {wrong[worst]:.1e}: a part is not "
-                "x + part(norm(x)) as it is declared, or the loss reads the stream before its end"
-            )
-
-    def _error(self, at, expected):
-        """Gradients whose squares vanish count as none: of their last digits nothing is left."""
-        return float(
-            abs(self.edges[at].sum() - expected) / max(self.sizes[at].sum(), np.finfo(self.run.dtype).tiny ** 0.5)
-        )
+def _sequences(batch):
+    """The sequences of a batch, each a batch of its own; none if there is only one."""
+    sizes = {x.shape[0] if isinstance(x, Tensor) and x.ndim else 0 for x in batch}
+    B = sizes.pop()
+    if sizes or not B:
+        raise ValueError("errors=True needs a batch whose arguments are all Tensors (B, …): leave it out")
+    return [tuple(x[b : b + 1] for x in batch) for b in range(B)] if B > 1 else []
 
 
-class _Write(NamedTuple):
-    """Nodes add to the stream: rows (nodes, T, C), and totals, ⟨write, dwrite⟩ of each."""
-
-    nodes: list
-    rows: Any
-    totals: Any
+# ------------------------------------------------------------------------------------------------------- to first order
 
 
-class _Read(NamedTuple):
-    """(Node, input)s read the stream x (T, C), through a norm or None; G (inputs, T, C): the gradients behind it."""
+class _Edges(NamedTuple):
+    """The edges of one sequence, or their sums over several, and what is needed to check them.
 
-    inputs: list
-    norm: Any
-    x: Any
-    G: Any
+    edges (sources, inputs). sizes, like edges: Σ |write| |G| over positions. known, like edges: True where the source
+    writes before the input reads. written (sources,): ⟨write, dwrite⟩. read (inputs,): ⟨stream, G⟩."""
+
+    edges: np.ndarray
+    sizes: np.ndarray
+    known: np.ndarray
+    written: np.ndarray
+    read: np.ndarray
 
 
-def _events(run, b):
-    """What happens to the stream in sequence b, in order: _Write and _Read."""
-    stream, dx = run.stream, run.dx[run.stream.body[0], "in"][b]
-    for name, y in run.put_in().items():
-        yield _Write([Node(name)], y[b][None], [(y[b] * dx).sum()])
-    for part in stream.parts:
-        if not part.is_attention:
-            x, G = run.x[part.reads_at, "in"][b], run.dx[part.module, "in"][b]
-            yield _Read([(Node(part.path), "")], part.norm, x, G[None])
-            y, dy = run.x[part.module, "out"][b], run.dx[part.module, "out"][b]
-            yield _Write([Node(part.path)], y[None], [(y * dy).sum()])
+def _first_order(run):
+    """The first-order Flow of a Pass. The edges of one sequence after the other are added up, to save memory."""
+    B = len(run.x[run.stream.start])
+    sources, inputs, total = _of_sequence(run, 0)
+    squares = total.edges**2
+    for b in range(1, B):
+        _, _, one = _of_sequence(run, b)
+        squares += one.edges**2
+        total = _Edges(*(x + y for x, y in zip(total, one)))  # known: a sum of bools is their "or"
+    if np.isfinite(total.edges).all():  # a loss that is not finite has no edges to add up
+        _check(run, sources, inputs, total)
+    errors = np.full(total.edges.shape, np.nan)
+    if B > 1:  # the edge is a sum over B sequences, and the error of such a sum is √B times their standard deviation
+        variance = (squares - total.edges**2 / B) / (B - 1)
+        errors = np.sqrt(B * np.maximum(variance, 0.0))
+    return Flow(sources, inputs, total.edges, errors, total.known, run.loss)
+
+
+def _of_sequence(run, b):
+    """(sources, inputs, _Edges) of sequence b."""
+    sources, inputs, written, reads = [], [], [], []
+    T, C = run.x[run.stream.start].shape[1:]
+    writes, lengths = np.empty((0, T, C)), np.empty((0, T))  # what was written so far, and its norm at each position
+    for event in run.events(b):
+        if isinstance(event, Write):
+            sources += event.nodes
+            written += list(event.totals)
+            writes = np.concatenate([writes, event.rows])
+            lengths = np.concatenate([lengths, np.linalg.norm(event.rows, axis=-1)])
         else:
-            yield from _reads(part, run, run.x[part.reads_at, "in"][b], b)
-            yield from _writes(part, run, b)
-    end = stream.body[-1], "out"
-    yield _Read([(Node("logits"), "")], None, run.x[end][b], run.dx[end][b][None])
+            inputs += event.inputs
+            G = event.G.reshape(len(event.G), T * C)
+            reads.append((writes.reshape(-1, T * C) @ G.T, lengths @ event.sizes.T, G @ event.x.ravel()))
+    edges, sizes = np.zeros((2, len(sources), len(inputs)))
+    known, column = np.zeros(edges.shape, bool), 0
+    for of_read, of_sizes, _ in reads:
+        before, n = of_read.shape  # the sources that have written by then, and the inputs
+        at = np.s_[:before, column : column + n]
+        edges[at], sizes[at], known[at] = of_read, of_sizes, True
+        column += n
+    return sources, inputs, _Edges(edges, sizes, known, np.array(written), np.concatenate([x for *_, x in reads]))
 
 
-def _reads(part, run, x, b):
-    """Yield the reads of an attention layer's heads; none if this loss does not depend on what comes after it."""
-    call = run.call(part)
-    for p in "qkv" if call.has_grads else "":
-        W = getattr(call, f"W_{p.upper()}")  # (n, C, d)
-        G = call.projection_grad(p)[b] @ W.swapaxes(1, 2)  # (n, T, C)
-        yield _Read([(Node(part.path, h), p) for h in call.heads], part.norm, x, G)
+def _check(run, sources, inputs, total):
+    """Raise ValueError where the edges of a source, or to an input, do not add up to what the backward gave.
 
+    Errors are relative to Σ |write| |G|, since the edges themselves may be small where their terms cancel. Gradients
+    so small that their squares vanish count as 0: nothing is left of their last digits."""
+    least = np.finfo(run.dtype).tiny ** 0.5
 
-def _writes(part, run, b):
-    """Yield the writes of an attention layer's heads, and of its bias."""
-    call, bias, dy = run.call(part), part.module.out_proj.bias, run.dx[part.module, "out"][b]
-    z, dz = as_float64(call.z[b]), call.z_grad[b] if call.has_grads else 0.0
-    yield _Write([Node(part.path, h) for h in call.heads], z @ call.W_O, (z * dz).sum((1, 2)))
-    if bias is not None:
-        y = np.broadcast_to(as_float64(bias), dy.shape)
-        yield _Write([Node(f"{part.path}.bias")], y[None], [(y * dy).sum()])
+    def error(edges, sizes, expected):
+        return float(abs(edges.sum() - expected) / max(sizes.sum(), least))
+
+    found = {}
+    for i, u in enumerate(sources):
+        found[f"edges from {u}"] = error(total.edges[i], total.sizes[i], total.written[i])
+    for j, (v, p) in enumerate(inputs):
+        found[f"edges to {v} {p}".strip()] = error(total.edges[:, j], total.sizes[:, j], total.read[j])
+    wrong = {what: off for what, off in found.items() if not off <= RTOL[run.dtype.itemsize]}  # nan is wrong
+    if wrong:
+        worst = max(wrong, key=lambda what: wrong[what])
+        raise ValueError(
+            f"the {worst} do not add up to its gradient, they are off by {wrong[worst]:.1e}: a part is not "
+            "x + part(norm(x)) as it is declared, or the loss reads the stream before its end"
+        )

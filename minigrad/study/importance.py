@@ -9,15 +9,17 @@ import numpy as np
 
 from ..autograd import enable_grad
 from ..base.errors import unknown
-from ..nn.heads import known_heads
 from ..tensor import Tensor, grad, ones, tensor
 from ..typing import Array
-from .layers import as_float64, attention_layers, path_of, several, undisturbed
+from .layers import as_float64, as_list, attention_layers, numbers_of_heads, undisturbed
+from .names import HeadNumbers, head_of, path_of
+from .stats import HeadTable
 
 if TYPE_CHECKING:
     from ..nn.module import Module
 
 METHODS = "ablate", "joint_path", "abs_gate_grad"
+Batches = Iterable[Sequence[Any]]  # tuples of the model's arguments
 
 
 def returned_loss(model, *batch):
@@ -38,24 +40,26 @@ def value_of(loss, model, batch):
     return value
 
 
-def mean_loss(model: "Module", batches: Iterable[Sequence[Any]], loss: Callable[..., Tensor] = returned_loss) -> float:
-    """The mean over batches, tuples of arguments, of loss(model, *batch): a float."""
-    return float(np.mean([value_of(loss, model, batch).item() for batch in _as_list(batches)]))
+def mean_loss(model: "Module", batches: Batches, loss: Callable[..., Tensor] = returned_loss) -> float:
+    """Return the mean over batches, tuples of arguments, of loss(model, *batch): a float."""
+    return float(np.mean([value_of(loss, model, batch).item() for batch in _list_of_batches(batches)]))
 
 
 def head_importance(
     model: "Module",
-    batches: Iterable[Sequence[Any]],
+    batches: Batches,
     method: str = "ablate",
     steps: int = 20,
     loss: Callable[..., Tensor] = returned_loss,
-) -> dict[str, Array]:
-    """{path: (nh,) float64}: how much each head matters to mean_loss(model, batches, loss), in its unit.
+) -> HeadNumbers:
+    """Return {path: (nh,) float64}: how much each head matters to mean_loss(model, batches, loss), in its unit. Of the
+    result, ["0.3"] is the number of one head.
 
-        ablate         L(g_h = 0) - L, where a gate g_h multiplies the head's z: the truth, one forward for each head
+        ablate         L(g_h = 0) - L, where a gate g_h multiplies the head's z: the truth, by one forward for each head
         joint_path     -∫₀¹ ∂L/∂g_h dg with all gates at g, by the midpoints of `steps` intervals: one backward for each
-                       of them, whatever the number of heads. It is each head's share of L(no heads) - L, to which all
-                       shares add up. (Were its own gate alone to close, the integral would be its ablation.)
+                       interval, whatever the number of heads. All heads' numbers add up to L(no heads) - L, of which
+                       each number is the head's share. (If only the head's own gate closed, the integral would be its
+                       ablation.)
         abs_gate_grad  E |∂L/∂g_h| = E |⟨z_h, ∂L/∂z_h⟩| at g_h = 1, the mean over sequences (Michel, Levy and Neubig
                        2019): a first-order estimate from one backward. It can be small for a head that matters much,
                        where the loss is flat at g_h = 1 and rises only as the gate closes
@@ -66,17 +70,36 @@ def head_importance(
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))
     check_steps(steps)
-    batches, layers = _as_list(batches), attention_layers(model)
+    batches, layers = _list_of_batches(batches), attention_layers(model)
     with undisturbed(model):
         if method == "abs_gate_grad":
-            return _abs_gate_grads(model, layers, batches, loss)
+            return HeadNumbers(_abs_gate_grads(model, layers, batches, loss))
         if method == "joint_path":
-            return _along_joint_path(model, layers, batches, loss, steps)
-        whole = mean_loss(model, batches, loss)
-        return {
-            path: np.array([_loss_without(model, batches, loss, layer, h) - whole for h in range(layer.num_heads)])
-            for path, layer in layers.items()
-        }
+            return HeadNumbers(_along_joint_path(model, layers, batches, loss, steps))
+        whole, found = mean_loss(model, batches, loss), {}
+        for path, layer in layers.items():
+            without = [_loss_without(model, batches, loss, layer, h) for h in range(layer.num_heads)]
+            found[path] = np.array(without) - whole
+        return HeadNumbers(found)
+
+
+def importance_table(
+    model: "Module",
+    batches: Batches,
+    methods: Iterable[str] = METHODS,
+    steps: int = 20,
+    loss: Callable[..., Tensor] = returned_loss,
+) -> HeadTable:
+    """Return a HeadTable of head_importance by several methods: the mean over batches and, for two batches or more, its
+    standard error, in columns "± ablate" and so on. Give each sequence as a batch for errors over sequences."""
+    each_batch, columns = _list_of_batches(batches), {}
+    for method in methods:
+        each = [head_importance(model, [batch], method, steps, loss) for batch in each_batch]
+        values = {path: np.stack([found[path] for found in each]) for path in each[0]}  # (batches, nh)
+        columns[method] = {path: x.mean(0) for path, x in values.items()}
+        if len(each_batch) > 1:
+            columns[f"± {method}"] = {path: x.std(0, ddof=1) / len(x) ** 0.5 for path, x in values.items()}
+    return HeadTable(columns)
 
 
 def check_steps(steps):
@@ -89,7 +112,7 @@ def check_batch(batch):
         raise ValueError(f"a batch must be a tuple of the model's arguments, got {type(batch).__name__}")
 
 
-def _as_list(batches):
+def _list_of_batches(batches):
     """batches as a list. Raises ValueError if it is empty or holds anything but tuples."""
     batches = list(batches)
     if not batches or any(not isinstance(batch, (tuple, list)) for batch in batches):
@@ -117,7 +140,8 @@ def _along_joint_path(model, layers, batches, loss, steps):
 
 
 def _abs_gate_grads(model, layers, batches, loss):
-    """Each sequence has gates of its own. A mean loss divides by B, so the sum of their |gradients| is a mean."""
+    """{path: (nh,)} by abs_gate_grad. Each sequence has gates of its own; a mean loss divides by B, so the sum of their
+    absolute gradients is the mean over sequences."""
     total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
     for batch in batches:
         gates = {}  # {(path, B): (B, nh, 1, 1)}: the same gates for all forwards of a layer
@@ -133,7 +157,7 @@ def _abs_gate_grads(model, layers, batches, loss):
 
 
 def _gated(gates, path, layer, z):
-    """z (B, nh, T, d_v) times gates of 1, which are made when first needed."""
+    """z (B, nh, T, d_v) times gates of 1, which are made at the layer's first forward."""
     key = path, z.shape[0]
     if key not in gates:
         gates[key] = ones(*z.shape[:2], 1, 1, dtype=z.dtype, device=z.device, requires_grad=True)
@@ -142,9 +166,9 @@ def _gated(gates, path, layer, z):
 
 @contextmanager
 def _gates(layer, h, value):
-    """Within a with-block, head h of a layer (or heads, a slice) is multiplied by value. Yields all factors, (nh,).
+    """Within the with-block, head h of a layer (or a slice of heads) is multiplied by value. Yields all factors, (nh,).
 
-    They come on top of head_gates that the layer may have."""
+    They multiply the head_gates that the layer may have."""
     weight, before = layer.out_proj.weight, layer.head_gates
     factors = np.ones(layer.num_heads)
     factors[h] = value
@@ -158,55 +182,64 @@ def _gates(layer, h, value):
 
 
 @contextmanager
-def ablate_heads(model: "Module", heads: Mapping[Any, Iterable[int]], mode: str = "zero") -> Iterator[None]:
-    """Within a with-block, silence heads, {layer: numbers of heads}; a layer is named by its path or number.
+def ablate_heads(
+    model: "Module", heads: Iterable[Any] | str | Mapping[Any, Iterable[int]], mode: str = "zero"
+) -> Iterator[None]:
+    """Within the with-block, silence heads: "0.3", or ["0.3", "1.1"]. {layer: [numbers of heads]} can be read too, with
+    the path or number of a layer.
 
     mode "zero": z_h = 0. "mean": z_h is its mean over all sequences and positions of the forward, a constant for
-    gradients. These layers take the batched form. Raises KeyError for an unknown layer, ValueError for an unknown head
-    or mode."""
+    gradients. These layers take the batched form. Raises KeyError for an unknown head, ValueError for an unknown
+    mode."""
     if mode not in ("zero", "mean"):
         raise ValueError(unknown("mode", mode, ("zero", "mean")))
     layers = attention_layers(model)
-    kept = {}  # layer -> (nh, 1, 1), 0 for the heads that go
-    for name, numbers in heads.items():
-        layer = layers[path_of(name, layers)]
-        gone = known_heads(several(numbers), layer.num_heads)
-        kept.setdefault(layer, np.ones((layer.num_heads, 1, 1)))[list(gone)] = 0
+    masks = {}  # {layer: (nh, 1, 1)}, 0 for the heads that are silenced and 1 for the others
+    for path, head in _pairs(heads, numbers_of_heads(layers)):
+        layer = layers[path]
+        masks.setdefault(layer, np.ones((layer.num_heads, 1, 1)))[head] = 0
     with ExitStack() as stack:
-        for layer, mask in kept.items():
-            stack.callback(layer.register_head_hook("z", partial(_replaced, mask, mode)).remove)
+        for layer, mask in masks.items():
+            stack.callback(layer.register_head_hook("z", partial(_masked, mask, mode)).remove)
         yield
 
 
-def _replaced(kept, mode, layer, z):
-    """z of the heads for which kept is 1; zero, or the mean of z, for those for which it is 0."""
-    kept = tensor(kept, dtype=z.dtype, device=z.device)  # (nh, 1, 1)
-    return z * kept if mode == "zero" else z * kept + z.detach().mean((0, 2), keepdim=True) * (1 - kept)
+def _pairs(heads, known):
+    """[(path, head)] of heads in any of the forms of ablate_heads."""
+    if isinstance(heads, Mapping):
+        heads = [(path_of(layer, known), h) for layer, numbers in heads.items() for h in as_list(numbers)]
+    return [head_of(name, known) for name in as_list(heads)]
+
+
+def _masked(mask, mode, layer, z):
+    """z where the mask is 1, and zero or the mean of z where it is 0."""
+    mask = tensor(mask, dtype=z.dtype, device=z.device)  # (nh, 1, 1)
+    return z * mask if mode == "zero" else z * mask + z.detach().mean((0, 2), keepdim=True) * (1 - mask)
 
 
 def ranked(importance: Mapping[str, Array]) -> list[tuple[str, int]]:
-    """[(path, head)] of {path: (nh,)}, the least important first."""
+    """Return [(path, head)] of {path: (nh,)}, the least important first."""
     pairs = [(path, h) for path, scores in importance.items() for h in range(len(scores))]
     return sorted(pairs, key=lambda pair: importance[pair[0]][pair[1]])
 
 
 def losses_without(
     model: "Module",
-    batches: Iterable[Sequence[Any]],
-    order: Sequence[tuple[str, int]],
+    batches: Batches,
+    order: Sequence[str | tuple[str, int]],
     loss: Callable[..., Tensor] = returned_loss,
 ) -> list[float]:
-    """len(order) + 1 mean losses: without the first 0, 1, … of the heads in `order`, [(path, head)]."""
+    """Return len(order) + 1 mean losses: without the first 0, 1, … of the heads in `order`."""
     losses = []
     with undisturbed(model):
         for k in range(len(order) + 1):
-            with ablate_heads(model, grouped(order[:k])):
+            with ablate_heads(model, order[:k]):
                 losses.append(mean_loss(model, batches, loss))
     return losses
 
 
 def grouped(heads: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """{path: [head]} of [(path, head)]."""
+    """Return {path: [head]} of [(path, head)]."""
     found = {}
     for path, head in heads:
         found.setdefault(path, []).append(head)

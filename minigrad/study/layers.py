@@ -1,4 +1,4 @@
-"""The attention layers of a model: how to find them, their weights head by head, and how to leave a model as it was."""
+"""The attention layers of a model: how to find them, and the weights of each head."""
 
 from collections.abc import Iterable
 from contextlib import contextmanager
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..autograd import enable_grad, no_grad
-from ..base.errors import UnknownName, unknown
 from ..dtypes import float64
 from ..nn import MultiheadAttention
 from ..nn.positions import rotary
 from ..nn.utils import evaluating
 from ..tensor import Tensor, grad, tensor, zeros
 from ..typing import Array
+from .names import path_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -24,7 +24,7 @@ WEIGHTS = "W_Q", "W_K", "W_V", "W_O"  # a head's matrices
 def attention_layers(
     model: "Module", names: Iterable[int | str] | int | str | None = None
 ) -> dict[str, MultiheadAttention]:
-    """{path: layer} of the MultiheadAttention layers in a Module. names: only these, by path or number (None: all).
+    """{path: layer} of the MultiheadAttention layers in a Module, in order. names: only these, by path or number.
 
     The model itself may be one, at path "". Raises ValueError if there are none, KeyError for an unknown name."""
     found = {path: m for path, m in model.named_modules() if isinstance(m, MultiheadAttention)}
@@ -32,28 +32,24 @@ def attention_layers(
         raise ValueError(f"{type(model).__name__} has no nn.MultiheadAttention in it")
     if names is None:
         return found
-    paths = [path_of(name, found) for name in several(names)]
+    paths = [path_of(name, found) for name in as_list(names)]
     if not paths:
         raise ValueError("no layers are named: None means all")
     return {path: found[path] for path in found if path in paths}
 
 
-def several(names):
+def numbers_of_heads(layers):
+    """{path: the numbers of the layer's heads} of {path: MultiheadAttention}."""
+    return {path: range(layer.num_heads) for path, layer in layers.items()}
+
+
+def as_list(names):
     """Names or numbers as a list. A single one becomes a list of length 1."""
     return [names] if isinstance(names, (str, int, np.integer)) else list(names)
 
 
-def path_of(name, layers):
-    """The path of a layer, from its path or its number, counted from 0. Raises KeyError for an unknown one."""
-    if name in layers:
-        return name
-    if name in range(len(layers)):
-        return list(layers)[name]
-    raise UnknownName(unknown("attention layer", name, layers))
-
-
 def head_weights(layer: MultiheadAttention, head: int) -> tuple[Array, Array, Array, Array]:
-    """W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v) and W_O (d_v, C) of a head of a MultiheadAttention, float64.
+    """Return W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v) and W_O (d_v, C) of a head of a MultiheadAttention, float64.
 
     Heads of a group share W_K and W_V. W_O is multiplied by the head's gate, if the layer has gates. Raises ValueError
     for an unknown head. nn.MultiheadAttention.head gives the same as Tensors, without the gate."""
@@ -63,7 +59,9 @@ def head_weights(layer: MultiheadAttention, head: int) -> tuple[Array, Array, Ar
 
 
 def before_rotary(dx):
-    """The gradient of what rotary positions, from 0 on, have turned, from that of the result: (B, n, T, d), float64."""
+    """The gradient of what rotary positions have turned, from that of the result: (B, n, T, d), float64.
+
+    Positions are counted from 0."""
     x = zeros(*dx.shape, dtype=float64, requires_grad=True)
     with enable_grad():
         y = rotary(x)
@@ -71,12 +69,12 @@ def before_rotary(dx):
 
 
 def as_float64(x):
-    """A Tensor or an array as an array."""
+    """A Tensor or an array as an array of float64."""
     return np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, np.float64)
 
 
 @contextmanager
 def undisturbed(model):
-    """Within a with-block the model is in eval mode and records no gradients; afterwards its modes are as before."""
+    """Within the with-block, the model is in eval mode and records no gradients; afterwards its modes are as before."""
     with evaluating(model), no_grad():
         yield

@@ -1,32 +1,31 @@
 """The ledger of a backward pass: a readable entry for each step, in the order in which the steps happen.
 
-    print(study.ledger(lambda: loss_fn(model(x), y), scope="blocks.1.attn", head=2))
+    print(study.ledger(lambda: loss_fn(model(x), y), head="1.2", names=model))
 
-It comes from a backward that changes nothing (see autograd.backward). The formulas are those of the ops' docstrings.
+It records a backward that changes nothing (see autograd.backward). The formulas are those in the ops' docstrings.
 """
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..autograd import GraphError, backward, reachable
 from ..base.errors import UnknownName, unknown
+from ..nn import Module
 from ..nn.attention import all_take
 from ..nn.heads import known_heads
 from ..ops.derivatives import argument, derivative, letters_of
 from ..tensor import Tensor, ones_like
+from .layers import attention_layers, numbers_of_heads
+from .names import head_of
 
-if TYPE_CHECKING:
-    from ..nn.module import Module
 
-
-@dataclass(eq=False)  # since comparing arrays gives no single truth
+@dataclass(eq=False)  # arrays compare element by element
 class Gradient:
-    """A gradient in the ledger. array: all of it, or the head's part. shape: of all of it.
+    """A gradient in the ledger. array: all of it, or one head's part. shape: the shape of all of it.
 
     number, of: this is contribution `number` of `of` to the gradient of a value, in the order in which they come; both
     are 0 for a complete gradient."""
@@ -60,7 +59,7 @@ class Entry:
     gives: list[Gradient]
 
     def text(self, full=False):
-        """The entry as lines of text. full: with all numbers."""
+        """Return the entry as lines of text. full: with all numbers."""
         where = f" in {self.scope}" * bool(self.scope) + f"   made at {self.made}" * bool(self.made)
         lines = [f"{self.op}{where}"]
         lines += self._section("upstream", self.upstream, full)
@@ -89,18 +88,19 @@ class Ledger:
 
 
 def ledger(
-    loss: Tensor | Callable[[], Tensor], scope: str = "", head: int | None = None, values: str = "summary",
-    names: "Module | None" = None,
+    loss: Tensor | Callable[[], Tensor], scope: str = "", head: str | int | None = None, values: str = "summary",
+    names: "Module | Mapping[str, Tensor] | None" = None,
 ) -> Ledger:  # fmt: skip
-    """A Ledger of what backward does, step by step, in the module at path `scope` and below it ("": everywhere).
+    """Return a Ledger of what backward does, step by step, in the module at path `scope` and below it ("": everywhere).
 
     loss: a Tensor of one element whose graph has not been freed, or a function without arguments that computes one. No
-    .grad is touched, no hook is run, and the graph is kept. head: a number: of values that the heads of the layer at
-    `scope` divide among them, only this head's part is shown. values: "summary", or "full" to show all numbers.
-    names: a Module, or {name: Tensor}, for the names of parameters. While a function runs, attention layers take the
-    batched form; the fused one would be a single step, with neither dpattern nor dqk. Values have the names of a trace,
-    and of head hooks: qk is q kᵀ, before the scale makes scores of it.
-    Raises KeyError for an unknown scope, naming near matches, ValueError for an unknown head or an unsuitable loss, and
+    .grad is touched, no hook is run, and the graph is kept. head: "1.2", or its number in the layer at `scope`. Only
+    its layer is shown then, and of each value that has a part for each head, this head's part. (Without names=model,
+    layers are counted in the order in which they ran.) values: "summary", or "full" to show all numbers. names: a
+    Module, or {name: Tensor}, for the names of parameters. While a function runs, attention layers take the batched
+    form; the fused form would be a single step, with neither dpattern nor dqk. Values have the names of a trace and of
+    head hooks: qk is q kᵀ, before the scale makes scores of it.
+    Raises KeyError for an unknown scope or name of a head, ValueError for an unknown number or an unsuitable loss, and
     GraphError if there is no graph or backward has freed it."""
     if values not in ("summary", "full"):
         raise ValueError(f"values must be 'summary' or 'full', got {values!r}")
@@ -113,17 +113,19 @@ def ledger(
     if loss.node is None:
         raise GraphError("no graph was recorded for this loss: made under no_grad(), or nothing requires a gradient")
     ops = reachable([loss.node], 0)
+    if isinstance(head, str):
+        scope, head = head_of(head, _heads_in(ops, names))
     graph = {op: nodes for op, nodes in ops.items() if _within(op.scope, scope)}
     if not graph:
         raise UnknownName(unknown("module", scope, _scopes(ops)))
     parts = {} if head is None else head_parts(graph, scope, head)
-    steps, came = [], Counter()  # node -> contributions to its gradient so far
+    steps, arrived = [], Counter()  # {node: how many contributions to its gradient have come so far}
 
     def inspect(op, dys, dxs):
         numbers = []
         for node, dx in zip(op.parents, dxs):
-            came[node] += dx is not None
-            numbers.append(came[node])
+            arrived[node] += dx is not None
+            numbers.append(arrived[node])
         if op in graph:
             steps.append((op, dys, dxs, numbers))
 
@@ -132,7 +134,7 @@ def ledger(
     called = letters | {node: name.removeprefix(scope + ".") for node, name in _names(names).items()}
 
     def gradient(node, g, fallback, number=0):
-        part, of = parts.get(node, ...), came[node] if number else 0
+        part, of = parts.get(node, ...), arrived[node] if number else 0
         array = g.numpy(force=True)
         return Gradient(called.get(node, fallback), array[part], array.shape, number, of)
 
@@ -143,12 +145,20 @@ def ledger(
         for i, (node, dx) in enumerate(zip(op.parents, dxs)):
             if dx is not None:
                 gives.append(gradient(node, dx, argument(op, i), numbers[i]))
-        entries.append(Entry(op.name, op.scope, _made(op), upstream, derivative(op, graph[op], letters), gives))
+        entries.append(Entry(op.name, op.scope, _made_at(op), upstream, derivative(op, graph[op], letters), gives))
     where = f"backward of {scope or 'all'}" + ("" if head is None else f", head {head}")
     return Ledger(f"{where}: {len(entries)} of {len(ops)} steps", entries, values == "full")
 
 
-def _made(op):
+def _heads_in(ops, names):
+    """{path of an attention layer: the numbers of its heads}: of a Module `names`, else of the ops, in their order."""
+    if isinstance(names, Module):
+        return numbers_of_heads(attention_layers(names))
+    merges = sorted((op for op in ops if op.name == "merge_heads"), key=lambda op: op.serial)
+    return {op.scope: range(op.heads[0]) for op in merges}
+
+
+def _made_at(op):
     """'file.py:12', the line that called the forward. Folders are left out, since a ledger may be published."""
     file, line = op.line
     return f"{os.path.basename(file)}:{line}" if os.path.exists(file) else ""
@@ -178,10 +188,10 @@ def _numbers(array):
 
 
 def head_parts(graph, scope, head):
-    """{node: index of the head's part of it} for the values that heads divide among them, in one attention layer.
+    """{node: index of the head's part of it}, for the values of one attention layer that have a part for each head.
 
     graph: {op: {index of an output: node}} of the layer. The keys and values of a head are those of its group. Raises
-    ValueError if that is not exactly one layer, if it took the per-head form, or if it has no such head."""
+    ValueError if graph is not of exactly one layer, if the layer took the per-head form, or for an unknown head."""
     merges = [op for op in graph if op.name == "merge_heads"]
     if len({op.scope for op in merges}) != 1:
         here = ", ".join(sorted({op.scope for op in merges})) or "none of impl 'batched' or 'fused'"
@@ -209,7 +219,7 @@ def head_parts(graph, scope, head):
     for op, outputs in graph.items():
         if op.name == "linear":
             x, W, b = op.parents
-            if outputs[0] in parts:  # these rows of W make the head's columns of the result
+            if outputs[0] in parts:  # the rows of W that compute the head's columns of the result
                 rows = parts[outputs[0]][1]
                 parts |= {p: np.s_[rows] for p in (W, b) if p is not None}
             elif x in parts:

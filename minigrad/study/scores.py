@@ -11,7 +11,7 @@ from ..random import Generator
 from ..tensor import Tensor, tensor
 from ..typing import Array
 from . import stats
-from .layers import attention_layers, several, undisturbed
+from .layers import as_list, attention_layers, undisturbed
 from .stats import HeadTable
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def head_scores(
     The model is called as model(idx), in eval mode and without gradients. vocab_size and block_size are attributes of
     it or of model.config. Raises KeyError for an unknown kind, and ValueError for a period that does not fit twice into
     block_size or needs more tokens than there are, and for a model without those sizes or without attention."""
-    kinds, periods = several(kinds), several(periods)
+    kinds, periods = as_list(kinds), as_list(periods)
     if n < 1 or not periods:
         raise ValueError(f"scores need sequences and periods, got n={n} and {len(periods)} periods")
     if strange := [kind for kind in kinds if kind not in KINDS]:

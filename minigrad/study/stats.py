@@ -1,10 +1,10 @@
-"""The statistics of heads: what patterns show, and what gradients and weights say, as a table with a row for each head.
+"""Statistics of heads, from patterns, gradients and weights, and a table with a row for each head.
 
-Functions of patterns (…, T, S), a row for each query, are means over the queries to which they apply, and nan where
-there are none. Rows of a pattern sum to 1, or to 0 for a query that sees nothing.
+A function of a pattern (…, T, S), which has a row for each query, is a mean over the queries to which it applies, and
+nan where there are none. The rows of a pattern sum to 1, or to 0 for a query that sees nothing.
 
 STATS declares each statistic once: formula, unit, meaning, and the function that computes it. HeadTrace.table and the
-report take statistics from there."""
+report take their statistics from there."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -14,17 +14,20 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import unknown
+from ..base.tables import columns
 from ..typing import Array
+from .names import HeadNumbers, Node, layer_names
 
 # ------------------------------------------------------------------------------------------------------------ patterns
 
 
 def entropy(pattern: Array, normalised: bool = True) -> Array:
-    """Mean over queries of -Σ P ln P, (…, T, S) -> (…): in nats, or divided by ln n, its largest value over n keys.
+    """Return the mean over queries of -Σ P ln P, (…, T, S) -> (…): in nats, or normalised, divided by ln n, the largest
+    value that n keys allow.
 
-    In a causal pattern, where all is 0 above the diagonal, n is the query's position + 1, less the keys at the start
-    that no query sees: padding on the left. In others it is S, which counts padding too. Queries that see nothing are
-    left out; if normalised, so are those for which n is 1."""
+    In a causal pattern, which is 0 above the diagonal, n is the query's position + 1, less the keys at the start that
+    no query sees: padding on the left. In other patterns n is S, which counts padding too. Queries that see nothing are
+    left out; if normalised, so are queries with n = 1."""
     pattern = np.asarray(pattern, np.float64)
     each = -(pattern * np.log(np.where(pattern > 0, pattern, 1.0))).sum(-1)  # (…, T)
     if not normalised:
@@ -33,45 +36,38 @@ def entropy(pattern: Array, normalised: bool = True) -> Array:
     return _mean(each / np.log(np.maximum(n, 2)), choose)
 
 
-def openness(pattern: Array) -> Array:
-    """Mean over queries that see more than one key of 1 - Σ P², (…, T, S) -> (…): from 0, where one key gets all, to
-    1 - 1/n, where n keys get the same. It is the trace of the softmax's Jacobian, Σ_j ∂P_j/∂S_j = Σ_j P_j (1 - P_j):
-    where it is near 0 the head is saturated, and hardly any gradient reaches its scores. Which keys a query sees is
-    taken as in entropy."""
-    pattern = np.asarray(pattern, np.float64)
-    return _mean(1 - (pattern**2).sum(-1), _visible(pattern)[1])
-
-
 def sink(pattern: Array) -> Array:
-    """Mean attention to the first key, over the queries that see others too, (…, T, S) -> (…). Heads that have nothing
-    to do often rest there (Xiao et al. 2023). In a causal pattern the first key is the first that is not padding."""
+    """Return the mean attention to the first key, over the queries that see others too, (…, T, S) -> (…). Heads that
+    have nothing to do often rest there (Xiao et al. 2023). In a causal pattern the first key is the first that is not
+    padding."""
     pattern = np.asarray(pattern, np.float64)
     _, several, first = _visible(pattern)
     return _mean(np.take_along_axis(pattern, first[..., None], -1)[..., 0], several)
 
 
 def previous(pattern: Array) -> Array:
-    """Mean attention of a query to the position before its own, (…, T, T) -> (…)."""
+    """Return the mean attention of a query to the position before its own, (…, T, T) -> (…)."""
     return attention_to(pattern, np.eye(np.shape(pattern)[-2], k=-1, dtype=bool))
 
 
 def duplicate(pattern: Array, tokens: Array) -> Array:
-    """Mean attention of a query to the earlier copies of its token, over the queries that have one.
+    """Return the mean attention of a query to the earlier copies of its token, over the queries that have one.
 
     pattern (B, nh, T, T), tokens (B, T) -> (nh,)."""
     return _over_sequences(pattern, _earlier_copies(tokens))
 
 
 def induction(pattern: Array, tokens: Array) -> Array:
-    """Prefix matching (Olsson et al. 2022): mean attention of a query to the positions after the earlier copies of its
-    token, over the queries that have one. pattern (B, nh, T, T), tokens (B, T) -> (nh,)."""
+    """Return the mean attention of a query to the positions after the earlier copies of its token, over the queries
+    that have one: prefix matching (Olsson et al. 2022). pattern (B, nh, T, T), tokens (B, T) -> (nh,)."""
     after = np.zeros_like(copies := _earlier_copies(tokens))
     after[..., 1:] = copies[..., :-1]
     return _over_sequences(pattern, after)
 
 
 def attention_to(pattern: Array, wanted: Array) -> Array:
-    """Mean attention of a query to the keys that are `wanted`, (…, T, S) bool, over the queries that want any.
+    """Return the mean attention of a query to the keys that are `wanted`, (…, T, S) bool, over the queries that want
+    any.
 
     pattern (…, T, S) -> (…)."""
     pattern, wanted = np.asarray(pattern, np.float64), np.broadcast_to(wanted, np.shape(pattern))
@@ -79,8 +75,8 @@ def attention_to(pattern: Array, wanted: Array) -> Array:
 
 
 def _visible(pattern):
-    """How many keys each query can see at most (…, T) int, whether it sees several (…, T) bool, and the number of keys
-    at the start of a causal pattern that no query sees (…, 1) int, or 0."""
+    """(n, several, padding): the largest number of keys that each query can see, (…, T) int; True where a query sees
+    more than one, (…, T) bool; the number of keys at the start of a causal pattern that no query sees, (…, 1) int."""
     T, S = pattern.shape[-2:]
     causal = T == S and not np.any(pattern, where=~np.tri(T, dtype=bool))
     padding = (pattern > 0).any(-2).argmax(-1)[..., None] * causal
@@ -95,7 +91,7 @@ def _earlier_copies(tokens):
 
 
 def _over_sequences(pattern, wanted):
-    """attention_to over all queries of all sequences: pattern (B, nh, T, S), wanted (B, T, S) -> (nh,)."""
+    """attention_to, as one mean over the queries of all sequences: pattern (B, nh, T, S), wanted (B, T, S) -> (nh,)."""
     pattern, wanted = np.asarray(pattern, np.float64), wanted[:, None]
     each = (pattern * wanted).sum(-1)  # (B, nh, T)
     return _mean(each.swapaxes(0, 1), np.broadcast_to(wanted.any(-1), each.shape).swapaxes(0, 1), (-2, -1))
@@ -109,13 +105,14 @@ def _mean(values, where, axes=-1):
 
 # ---------------------------------------------------------------------------------------------------------- statistics
 
-GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # requirements of a statistic
+GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # what a statistic may need
 
 
 @dataclass(frozen=True)
 class Stat:
-    """A number of each head. compute(seen, tokens) -> (n,), of the n heads of a LayerTrace. needs: GRADIENTS;
-    POSITIONS, the same ones of queries and keys; TOKENS at these."""
+    """A statistic: a number for each head. compute(seen, tokens) returns (n,), for the n heads of a LayerTrace.
+
+    needs: GRADIENTS; POSITIONS, if queries and keys must be at the same ones; TOKENS, if these must be known too."""
 
     formula: str
     unit: str
@@ -127,7 +124,7 @@ class Stat:
         return f"{self.formula} ({self.unit}): {self.meaning}"
 
     def of(self, seen: Any, tokens: Any = None) -> Array:
-        """(n,) for the n heads of a LayerTrace, nan if that lacks what the statistic needs. tokens: (B, T) ints."""
+        """Return (n,) for the n heads of a LayerTrace; nan if it lacks what is needed. tokens: (B, T) ints."""
         B, n, T, S = seen.pattern.shape
         has = {
             GRADIENTS: seen.has_grads,
@@ -138,12 +135,12 @@ class Stat:
 
 
 def _norm(x, *axes):
-    """Euclidean, in float64."""
+    """The Euclidean norm over axes, in float64."""
     return np.sqrt((np.asarray(x, np.float64) ** 2).sum(axes))
 
 
 def _of_sequences(x):
-    """(B, n) -> (n,): the mean over the sequences that have a number; in one that is all padding no query has."""
+    """(B, n) -> (n,): the mean over the sequences that have a number. A sequence that is all padding has none."""
     return _mean(x, np.isfinite(x), 0)
 
 
@@ -202,12 +199,6 @@ STATS: dict[str, Stat] = {
         lambda seen, tokens: previous(seen.pattern).mean(0),
         (POSITIONS,),
     ),
-    "openness": Stat(
-        "mean 1 - Σ P²",
-        "0 to 1",
-        "how strongly the softmax still responds to its scores, over queries with a choice: 0 is saturated",
-        lambda seen, tokens: _of_sequences(openness(seen.pattern)),
-    ),
     "sink": Stat(
         "mean P_i0",
         "0 to 1",
@@ -236,17 +227,21 @@ WIDTH = 120  # characters of a printed line
 class HeadTable:
     """Statistics of heads, {stat: {path: array (nh,)}}; nan where there is no number.
 
-        table["induction"]["blocks.1.attn"][3]   one number
+        table["induction"]["1.3"]                the number of one head
+        table["induction"]["blocks.1.attn"][3]   the same
         table.best("induction")                  (path, head, number) of the largest
         print(table.sorted("induction"))         a row per head, the largest first
 
-    heads: {path: numbers of the heads in its arrays}, for layers where these are not 0 … nh - 1. A layer may lack some
-    stats. Unknown stats raise KeyError, naming near matches."""
+    heads: {path: numbers of the heads in its arrays}, for layers in which these are not 0 … nh - 1. It names all layers
+    of the model, since heads are named by the numbers of layers. A layer may lack some stats. Unknown stats raise
+    KeyError, naming near matches."""
 
     def __init__(
         self, stats: Mapping[str, Mapping[str, Array]], heads: Mapping[str, Sequence[int]] | None = None
     ) -> None:
-        self._stats, self._heads, self.rows = {}, dict(heads or {}), []
+        self._stats: dict[str, HeadNumbers] = {}
+        self._heads: dict[str, Sequence[int]] = dict(heads or {})
+        self.rows: list[tuple[str, int]] = []
         for stat, of in stats.items():
             self[stat] = of
 
@@ -258,20 +253,20 @@ class HeadTable:
             if x.shape != (len(heads),):
                 raise ValueError(f"{stat!r} of {path} has shape {x.shape}, for heads {list(heads)}")
             self.rows += [(path, head) for head in heads if (path, head) not in self.rows]
-        self._stats[stat] = of
+        self._stats[stat] = HeadNumbers(of, self._heads)
 
     @property
     def stats(self) -> tuple[str, ...]:
         """The names of the stats."""
         return tuple(self._stats)
 
-    def __getitem__(self, stat: str) -> dict[str, Array]:
+    def __getitem__(self, stat: str) -> HeadNumbers:
         if stat not in self._stats:
             raise KeyError(unknown("stat", stat, self._stats))
         return self._stats[stat]
 
     def best(self, stat: str) -> tuple[str, int, float]:
-        """(path, head, number) of the largest number. Raises ValueError if all are nan."""
+        """Return (path, head, number) of the largest number. Raises ValueError if all are nan."""
         top = self.sorted(stat).rows[:1]
         numbers = [self._number(stat, *row) for row in top]
         if not numbers or math.isnan(numbers[0]):
@@ -279,7 +274,7 @@ class HeadTable:
         return (*top[0], numbers[0])
 
     def sorted(self, stat: str) -> "HeadTable":
-        """The same table with its rows in the order of a stat, the largest first and nan last."""
+        """Return the same table with its rows in the order of a stat, the largest first and nan last."""
         result = HeadTable(self._stats, self._heads)
         result.rows = sorted(self.rows, key=lambda row: _descending(self._number(stat, *row)))
         return result
@@ -290,21 +285,17 @@ class HeadTable:
 
     def __repr__(self):
         """Lines of at most WIDTH characters: columns that do not fit go into another block below."""
-        rows = [["layer", *(path or "-" for path, _ in self.rows)], ["head", *(str(head) for _, head in self.rows)]]
-        blocks = [[*rows]]
+        names = layer_names(self._heads)
+        heads = ["head", *(str(Node(path, head, names[path])) for path, head in self.rows)]
+        blocks, width = [[heads]], _width(heads)
         for stat in self._stats:
-            numbers = [self._number(stat, *row) for row in self.rows]
-            column = [stat, *_cells(numbers)]
-            if len(blocks[-1]) > 2 and sum(_width(each) + 2 for each in blocks[-1]) + _width(column) > WIDTH:
-                blocks.append([*rows])
+            column = [stat, *_cells([self._number(stat, *row) for row in self.rows])]
+            if len(blocks[-1]) > 1 and width + 2 + _width(column) > WIDTH:
+                blocks.append([heads])
+                width = _width(heads)
             blocks[-1].append(column)
-        return "\n\n".join(map(_block, blocks))
-
-
-def _block(columns):
-    layers, *others = ([cell.rjust(_width(column)) for cell in column] for column in columns)
-    layers = [cell.strip().ljust(len(cell)) for cell in layers]
-    return "\n".join("  ".join(line) for line in zip(layers, *others))
+            width += 2 + _width(column)
+        return "\n\n".join("\n".join(columns([*zip(*block)], right=range(1, len(block)))) for block in blocks)
 
 
 def _width(column):

@@ -78,11 +78,11 @@ def test_the_runs_own_text_is_read_where_none_is_given(trained, tmp_path, capsys
     printed = capsys.readouterr().out
     assert printed.splitlines()[1] == "16 sequences of 16 characters"
     each = [study.head_importance(model, [(x[b : b + 1], y[b : b + 1])]) for b in range(16)]
-    rows = {tuple(line.split()[:2]): line.split()[2:4] for line in printed.splitlines() if line.startswith("blocks")}
-    for layer in study.attention_layers(model):
+    rows = {line.split()[0]: line.split()[1:3] for line in printed.splitlines() if line[:2] in ("0.", "1.")}
+    for layer in range(2):
         for h in range(2):
-            values = np.array([found[layer][h] for found in each])
-            mean, error = rows[layer, str(h)]
+            values = np.array([found[f"{layer}.{h}"] for found in each])
+            mean, error = rows[f"{layer}.{h}"]
             assert float(mean) == pytest.approx(values.mean(), abs=6e-4)
             assert float(error) == pytest.approx(values.std(ddof=1) / 4, abs=6e-4)
     assert run("flow", path) == 0
@@ -114,9 +114,7 @@ def test_a_long_text_is_several_sequences(saved, tmp_path, capsys):
     path, _ = saved
     assert run("report", path, "--text", TEXT * 3, "-o", tmp_path / "heads.html", "--layers", "1", "--heads", "0") == 0
     out, err = capsys.readouterr()
-    assert (
-        re.findall(r"^(blocks\S+) +(\d)", out, re.MULTILINE) == [("blocks.1.attn", "0")] * 2 and not err
-    )  # it goes on below
+    assert set(re.findall(r"^(\d\.\d) ", out, re.MULTILINE)) == {"1.0"} and not err
 
 
 @pytest.mark.parametrize("n", [2, 16, 17, 18, 32, 33, 40])
@@ -208,17 +206,16 @@ def test_flow(saved, capsys):
     assert run("flow", path, "--text", TEXT[:17], "--method", "first_order") == 0
     assert str(study.flow(model, (x, y))) in capsys.readouterr().out
     assert run("flow", path, "--text", TEXT[:17], "--most", 5) == 0
-    assert str(study.flow(model, (x, y), method="cut", most=5)) in capsys.readouterr().out
-    assert run("flow", path, "--text", TEXT[:17], "--of", "blocks.0.attn:1") == 0
+    assert str(study.flow(model, (x, y), method="cut", top=5)) in capsys.readouterr().out
+    assert run("flow", path, "--text", TEXT[:17], "--of", "0.1") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert all("blocks.0.attn head 1" in line for line in lines[4:-2] if "smaller" not in line) and len(lines) > 8
+    assert all("0.1" in line for line in lines[4:-2] if "smaller" not in line) and len(lines) > 8
     for of in "tokens", "logits", "blocks.0.mlp":
         assert run("flow", path, "--text", TEXT[:17], "--of", of) == 0
         assert of in capsys.readouterr().out
     for of, message in {
-        "blocks.0.attn:7": "there is no node 'blocks.0.attn head 7'",
-        "blocks.0.atn:1": "did you mean blocks.0.attn head 1",
-        "blocks.0.attn:x": "must be a whole number",
+        "0.7": "there is no head '0.7'; the heads are 0.0, 0.1, 1.0, 1.1",
+        "blocks.0.mpl": "did you mean blocks.0.mlp",
     }.items():
         assert run("flow", path, "--text", TEXT[:17], "--of", of) == 2
         assert message in capsys.readouterr().err

@@ -41,7 +41,7 @@ def test_backprop_between_heads(capsys):
     assert edges == pytest.approx(sums["all together"], abs=2e-3) == sums["⟨z, dz⟩"]
     edge, S, dS, products = (
         np.array(re.search(rf"^ +{name} +(-?\d.*)$", printed, re.MULTILINE)[1].split(), float)
-        for name in ("to blocks.1.attn head 0, k", "S = q kᵀ", "dS", "dS S")
+        for name in ("to head 1.0, k", "S = q kᵀ", "dS", "dS S")
     )
     np.testing.assert_allclose(S * dS, products, atol=3e-4)
     assert products.sum() == pytest.approx(edge[0], abs=3e-4)

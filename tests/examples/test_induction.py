@@ -28,14 +28,10 @@ def test_the_script_runs(example, capsys, tmp_path):
     printed = capsys.readouterr().out
     assert re.search(r"step 50: loss 3\.\d+, previous 0\.\d\d, induction 0\.[01]\d\n", printed)
     assert "Induction has not appeared" in printed
-    assert (
-        len(re.findall(r"^blocks\.[01]\.attn +[0-3]( +0\.\d{3}){3}$", printed.partition("How much")[0], re.MULTILINE))
-        == 8
-    )
+    assert len(re.findall(r"^[01]\.[0-3]( +0\.\d{3}){3}$", printed.partition("How much")[0], re.MULTILINE)) == 8
     assert len(re.findall(r"period (?:9|12|16): induction 0\.\d\d, \d+% right", printed)) == 6
     assert (
-        len(re.findall(r"^blocks\.[01]\.attn +[0-3]( +-?0\.\d{3}){3}$", printed.partition("How much")[2], re.MULTILINE))
-        == 8
+        len(re.findall(r"^[01]\.[0-3]( +-?0\.\d{3}){3}$", printed.partition("How much")[2], re.MULTILINE)) == 8
     )  # importance
     assert (tmp_path / "runs" / "induction.html").stat().st_size > 100_000
 

@@ -9,7 +9,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
-from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE, columns
+from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE
 
 from .wrong_sin import WrongSin, data, values, wrong_sin
 
@@ -48,10 +48,6 @@ def test_ratio_hints(factor, hint):
 
     report = gradcheck(partial(WrongSin.apply, factor=factor), data(3, 4), raise_on_fail=False, probes=())
     assert hint in report.message()
-
-
-def test_columns_stand_below_each_other():
-    assert columns([["a", "bb", "c"], ["aaa", "b", "de"]]) == ["a    bb  c", "aaa  b   de"]
 
 
 def test_table():

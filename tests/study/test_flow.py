@@ -7,7 +7,7 @@ import minigrad as mg
 from minigrad import study
 from minigrad.nn import functional as F
 from minigrad.nn.positions import rotary
-from minigrad.study.cut import Scissors
+from minigrad.study.cut import EdgeCut
 from minigrad.study.stream import stream_of
 
 from .models import V, gpt, tokens
@@ -121,14 +121,14 @@ def test_to_first_order_an_edge_is_the_slope_of_its_cut(name):
     found, flow = stream_of(model), study.flow(model, batch)
     for u, v, p, edge in flow.all[::11]:
         share = mg.ones(1, dtype=mg.float64, requires_grad=True)
-        with Scissors(found, u, v, p or None, lambda write, share=share: (1 - share) * write).hooked(model):
+        with EdgeCut(found, u, v, p or None, lambda write, share=share: (1 - share) * write).hooked(model):
             slope = mg.grad(study.importance.returned_loss(model, *batch), share)[0].item()
         assert slope == pytest.approx(edge, rel=1e-9, abs=1e-13), (u, v, p)
 
 
 def test_the_largest_edges_are_cut_and_the_table_says_so():
     model, batch = gpt(), tokens()
-    first, flow = study.flow(model, batch), study.flow(model, batch, method="cut", most=30)
+    first, flow = study.flow(model, batch), study.flow(model, batch, method="cut", top=30)
     whole = study.flow(model, batch, method="cut")
     np.testing.assert_array_equal(flow.first_order, first.edges)
     cut = {each[:3]: each[3] for each in flow.all}
@@ -140,11 +140,11 @@ def test_the_largest_edges_are_cut_and_the_table_says_so():
     assert table[0].split() == ["from", "to", "by", "edge", "first", "order"]
     assert f"edges of the model, smaller to first order, that were not cut: {np.isnan(flow.edges).sum():,}" in table
     assert table[-1] == "edge: the loss with it minus the loss without it; first order: what its gradient says"
-    row = next(line for line in str(flow.into(reader.path, reader.head)).splitlines() if line.startswith(str(source)))
+    row = next(line for line in str(flow.into(reader)).splitlines() if line.startswith(str(source)))
     assert f"{cut[source, reader, by]:+.4g}" in row and "gradient where the target reads it" in str(first)
     for wrong, words in (
         (dict(method="path"), "no method 'path'"),
-        (dict(method="cut", most=0), "most must be at least"),
+        (dict(method="cut", top=0), "top must be at least"),
     ):
         with pytest.raises(ValueError, match=words):
             study.flow(model, batch, **wrong)
@@ -172,17 +172,19 @@ def test_names_and_errors():
     assert flow.edge("tokens", "logits")[""] == next(e for u, _, _, e in flow.into("logits") if u.path == "tokens")
     assert set(flow.edge(("blocks.0.attn", 1), ("blocks.1.attn", 0))) == {"q", "k", "v"}
     assert flow.edge(("blocks.1.attn", 1), ("blocks.0.attn", 0)) == {"q": 0, "k": 0, "v": 0}
-    assert all(u == study.Node("blocks.0.attn", 1) for u, *_ in flow.out_of("blocks.0.attn", 1))
-    assert "blocks.1.attn head 0" in str(flow.into("blocks.1.attn", 0)) and "smaller ones" in str(flow)
+    assert all(u == study.Node("blocks.0.attn", 1) for u, *_ in flow.out_of("0.1"))
+    assert " 1.0 " in str(flow.into("1.0")) and "smaller ones" in str(flow)
     assert flow.edge("0.1", "1.0") == flow.edge((0, 1), ("blocks.1.attn", 0)) != flow.edge("0.2", "1.0")
-    assert flow.edge("blocks.0.attn head 1", "logits") == flow.edge(("blocks.0.attn", 1), "logits")
+    assert flow.edge("blocks.0.attn.1", "logits") == flow.edge(("blocks.0.attn", 1), "logits")
     assert len(flow.around("blocks.0.mlp")) == len(flow.out_of("blocks.0.mlp")) + len(flow.into("blocks.0.mlp"))
     with pytest.raises(ValueError, match="a batch must be a tuple"):
         study.flow(gpt(), tokens()[0])
     with pytest.raises(ValueError, match="the loss must be a Tensor"):
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1].item())
-    with pytest.raises(KeyError, match=r"there is no node 'blocks.7.attn head 0'; did you mean blocks.\d.attn head 0"):
-        flow.out_of("blocks.7.attn", 0)
+    with pytest.raises(KeyError, match=r"there is no head '7.0'; the heads are 0.0 to 0.3, 1.0 to 1.3"):
+        flow.out_of("7.0")
+    with pytest.raises(KeyError, match=r"there is no node 'blocks.1.mpl'; did you mean blocks.1.mlp"):
+        flow.into("blocks.1.mpl")
     with pytest.raises(ValueError, match=r"ran (twice|2 times)"):
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1] + model(x, y)[1])
     with pytest.raises(ValueError, match="the loss does not depend on the residual stream"):

@@ -131,11 +131,15 @@ def test_ablating_heads():
     z = trace[1].z
     np.testing.assert_allclose(z[:, 1], np.broadcast_to(before[1].z[:, 1].mean((0, 1)), z[:, 1].shape), rtol=1e-12)
     np.testing.assert_array_equal(z[:, 0], before[1].z[:, 0])
-    with study.ablate_heads(model, {1: [0], PATHS[1]: 2}):  # two names of one layer
-        assert model(x, y)[1].item() == zero
+    for names in {1: [0], PATHS[1]: 2}, ["1.0", "1.2"], ["blocks.1.attn.2", (1, 0)]:
+        with study.ablate_heads(model, names):
+            assert model(x, y)[1].item() == zero
     with pytest.raises(KeyError, match="no attention layer 2"), study.ablate_heads(model, {2: [0]}):
         pass
-    with pytest.raises(ValueError, match=r"no head 7"), study.ablate_heads(model, {0: [1], 1: [7]}):
+    with (
+        pytest.raises(KeyError, match=r"no head '1.7'; the heads are 0.0 to 0.3, 1.0 to 1.3"),
+        study.ablate_heads(model, {0: [1], 1: [7]}),
+    ):
         pass
     with pytest.raises(ValueError, match="no mode 'men'"), study.ablate_heads(model, {0: [1]}, mode="men"):
         pass

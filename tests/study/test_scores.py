@@ -90,12 +90,13 @@ def test_errors_of_scores():
 def test_head_table():
     table = HeadTable({"a": {"0": [0.5, 0.25], "1": [2.0]}, "b": {"1": [1e-5]}}, heads={"1": [3]})
     assert table["a"]["1"].tolist() == [2.0] and table.stats == ("a", "b")
+    assert table["a"]["1.3"] == 2.0 and table["a"]["0.1"] == 0.25
     assert table.best("a") == ("1", 3, 2.0) and table.best("b") == ("1", 3, 1e-5)
     assert str(table).splitlines() == [
-        "layer  head      a         b",
-        "0         0  0.500         -",
-        "0         1  0.250         -",
-        "1         3  2.000  1.00e-05",
+        "head      a         b",
+        "0.0   0.500         -",
+        "0.1   0.250         -",
+        "1.3   2.000  1.00e-05",
     ]
     assert table.sorted("a").rows == [("1", 3), ("0", 0), ("0", 1)] and table.rows[0] == ("0", 0)
     table["c"] = {"0": [math.nan, -1.0]}

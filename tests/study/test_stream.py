@@ -6,7 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, study
 from minigrad.nn import functional as F
-from minigrad.study.cut import Scissors
+from minigrad.study.cut import EdgeCut
 from minigrad.study.stream import stream_of
 
 from .models import randomised, tokens
@@ -155,10 +155,10 @@ def test_flow_traces_and_scissors_agree(model):
     assert names >= set(study.attention_layers(model)) and any(v.path.endswith("logits") for v, _ in flow.inputs)
     for u, v, p, edge in flow.all[::7]:
         share = mg.ones(1, dtype=mg.float64, requires_grad=True)
-        with Scissors(stream, u, v, p or None, lambda write, share=share: (1 - share) * write).hooked(model):
+        with EdgeCut(stream, u, v, p or None, lambda write, share=share: (1 - share) * write).hooked(model):
             slope = mg.grad(model(*batch)[1], share)[0].item()
         assert slope == pytest.approx(edge, rel=1e-8, abs=1e-12), (u, v, p)
-    cut = study.flow(model, batch, method="cut", most=5)
+    cut = study.flow(model, batch, method="cut", top=5)
     assert np.isfinite([edge for *_, edge in cut.all]).all()
 
 
@@ -226,7 +226,7 @@ class PositionsFirst(Model):
 
 def test_an_embedding_of_positions_is_not_taken_for_that_of_tokens():
     model, batch = PositionsFirst().double(), tokens()
-    cut = study.flow(model, batch, method="cut", most=8)
+    cut = study.flow(model, batch, method="cut", top=8)
     assert {u.path for u, *_ in cut.all} >= {"input"}
     with study.cut_gradient(model, "tokens", "logits"), pytest.raises(ValueError, match="not that of its tokens"):
         model(*batch)

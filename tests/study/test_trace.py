@@ -200,7 +200,7 @@ def test_a_table_of_what_has_no_tokens():
     layer = nn.MultiheadAttention(8, 2, batch_first=True)
     with study.trace_heads(layer) as trace:
         layer(mg.randn(2, 3, 8), mg.randn(2, 5, 8))
-    assert trace.tokens is None and trace.table().stats == ("norm", "entropy", "previous", "openness", "sink")
+    assert trace.tokens is None and trace.table().stats == ("norm", "entropy", "previous", "sink")
     assert np.isnan(trace.table(["previous"])["previous"][""]).all()  # no position is before another's
     with pytest.raises(ValueError, match="induction needs the tokens"):
         trace.table(["induction"])

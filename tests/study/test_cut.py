@@ -58,7 +58,7 @@ A0, A1, M0 = "blocks.0.attn", "blocks.1.attn", "blocks.0.mlp"
 CASES = {  # what is cut, and which pairs of (writer, reader) that are
     "a head into K": (("0.2", A1, "k"), lambda w, r: w == (0, 2) and reads(r, 1, "k")),
     "a head into a head's Q": (("0.1", "1.3", "q"), lambda w, r: w == (0, 1) and r == (1, 3, "q")),
-    "a layer into a head": ((A0, f"{A1} head 0"), lambda w, r: layer(0, w) and r[:2] == (1, 0)),
+    "a layer into a head": ((A0, "1.0"), lambda w, r: layer(0, w) and r[:2] == (1, 0)),
     "a layer into V": ((A0, A1, "v"), lambda w, r: layer(0, w) and reads(r, 1, "v")),
     "a layer into a layer": ((A0, A1), lambda w, r: layer(0, w) and r[0] == 1 and r[1] != "mlp"),
     "a layer into an MLP": ((A0, M0), lambda w, r: layer(0, w) and r == (0, "mlp")),
@@ -138,11 +138,11 @@ def test_a_factor_by_the_number_of_the_forward():
 @pytest.mark.parametrize(
     "names, error, words",
     [
-        (("1.0", "blocks.0.attn"), ValueError, "blocks.1.attn head 0 does not come before blocks.0.attn"),
+        (("1.0", "blocks.0.attn"), ValueError, "1.0 does not come before blocks.0.attn"),
         (("0.0", "0.1"), ValueError, "does not come before"),
-        (("0.4", "logits"), KeyError, "blocks.0.attn has no head 4"),
-        (("blocks.0.mlp head 1", "logits"), KeyError, "blocks.0.mlp has no head 1"),
-        (("2.0", "logits"), KeyError, "no attention layer 2"),
+        (("0.4", "logits"), KeyError, "no head '0.4'; the heads are 0.0 to 0.3, 1.0 to 1.3"),
+        ((("blocks.0.mlp", 1), "logits"), KeyError, "no head 'blocks.0.mlp.1'; the heads are"),
+        (("2.0", "logits"), KeyError, "no head '2.0'; the heads are 0.0 to 0.3, 1.0 to 1.3"),
         (("blocks.0.atn", "logits"), KeyError, "did you mean blocks.0.attn"),
         (("tokens", "tokens"), KeyError, "no part that reads the stream 'tokens'; there are"),
         (("logits", "0.0"), KeyError, "no part that writes into the stream 'logits'; there are input, tokens"),
