@@ -148,9 +148,7 @@ def main(argv=None):
     print(f"\nInduction {f'was there at step {emerged[0]}' if emerged else 'has not appeared'}. On period {UNSEEN}:\n")
     print(study.head_scores(model, periods=[UNSEEN]).sorted("induction"))
     head = study.head_scores(model, ["previous"], [UNSEEN]).best("previous")[:2]
-    print(
-        f"\nWhat pulled at head {head[1]} of the first layer, which looks at the token before. As far as a number is negative,"
-    )
+    print(f"\nWhat pulled at head 0.{head[1]}, which looks at the token before. Where a number is negative,")
     print(f"more of what the head sends to the second layer's Q, K or V lowers the loss:\n\n{why(flows, head)}")
     importance = study.HeadTable({m: study.head_importance(model, batches(9), m) for m in study.METHODS})
     print(f"\nHow much the loss on period 9 rises without a head, in nats:\n\n{importance.sorted('ablate')}\n")

@@ -76,8 +76,8 @@ class EdgeCut:
 
     def __init__(self, stream, source, target, part, removed):
         self.stream, self.source, self.target, self.removed = stream, source, target, removed
-        self.missing: Any = None  # in this forward: the part of the stream that the target's copy lacks
-        self.read: Any = None  # in this forward: the stream that the target reads
+        self.missing: Any = None  # the part of the stream that the target's copy lacks, in this forward
+        self.read: Any = None  # the stream that the target reads, in this forward
         self.has_written = False  # True once the source has written in this forward
         writer = source.path.removesuffix(BIAS)
         begins = ["input", *(() if stream.embedding is None else ("tokens", "positions"))]

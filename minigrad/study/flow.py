@@ -344,7 +344,7 @@ def _of_sequence(run, b):
     """(sources, inputs, _Edges) of sequence b."""
     sources, inputs, written, reads = [], [], [], []
     T, C = run.x[run.stream.start].shape[1:]
-    writes, lengths = np.empty((0, T, C)), np.empty((0, T))  # what was written so far, and its norm at each position
+    writes, lengths = np.empty((0, T, C)), np.empty((0, T))  # everything written so far, and its norm at each position
     for event in run.events(b):
         if isinstance(event, Write):
             sources += event.nodes

@@ -1,4 +1,4 @@
-"""A small model for studying heads."""
+"""A small model for studying heads. examples/induction_heads.py trains one."""
 
 from ..nn import Embedding, Linear, Module, ModuleList, MultiheadAttention, init
 from ..nn import functional as F

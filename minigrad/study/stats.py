@@ -105,7 +105,7 @@ def _mean(values, where, axes=-1):
 
 # ---------------------------------------------------------------------------------------------------------- statistics
 
-GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # what a statistic may need
+GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # the needs that a statistic may have
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ SHAPES = {  # {attribute of a LayerTrace that each head has: its shape}
     "pattern": "(B, n, T, S)", "z": "(B, n, T, d_v)",
 }  # fmt: skip
 SHARED = [*INPUTS, OUTPUT]  # values that all heads share
-_OF_THE_LAYER = [*SHARED, f"{OUTPUT}_grad"]  # which have no axis of heads
+_OF_THE_LAYER = [*SHARED, f"{OUTPUT}_grad"]  # values without an axis of heads
 NAMES = [*SHAPES, *SHARED, *(f"{name}_grad" for name in [*SHAPES, *SHARED]), *WEIGHTS]
 
 
@@ -110,7 +110,7 @@ class HeadTrace:
     def __getitem__(self, name: int) -> "LayerTrace": ...
     @overload
     def __getitem__(self, name: str) -> "LayerTrace | OneHead": ...
-    def __getitem__(self, name):
+    def __getitem__(self, name: int | str) -> "LayerTrace | OneHead":
         node = node_of(name, self._heads)
         layer = self._last(node.path)
         return layer if node.head is None else OneHead(layer, node.head)

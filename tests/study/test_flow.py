@@ -1,5 +1,7 @@
 """study.flow: edges against a forward in which every input of every head has a copy of the stream of its own."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -209,3 +211,85 @@ def test_a_shared_mlp_is_refused():
     model.blocks[1].mlp = model.blocks[0].mlp
     with pytest.raises(ValueError, match="a layer ran twice"):
         study.flow(model, tokens())
+
+
+# ------------------------------------------------------------------------------------- errors, sums, and what is cut
+
+
+def each_sequence(batch):
+    return [tuple(x[b : b + 1] for x in batch) for b in range(len(batch[0]))]
+
+
+def test_standard_errors_are_over_the_sequences():
+    """The model's loss is the mean over sequences, so an edge of the batch is the mean of the sequences' edges."""
+    model, batch = gpt(), tokens()
+    flow = study.flow(model, batch)
+    each = np.stack([study.flow(model, one).edges for one in each_sequence(batch)])
+    np.testing.assert_allclose(flow.edges, each.mean(0), atol=1e-14)
+    np.testing.assert_allclose(flow.errors, each.std(0, ddof=1) / np.sqrt(len(each)), atol=1e-12)
+    cut = study.flow(model, batch, method="cut", top=5, errors=True)
+    assert np.isfinite(cut.errors).sum() == 5
+    u, v, p, edge = cut.all[0]
+    worth = [study.flow(model, one, method="cut", between=[u, v]).edge(u, v)[p] for one in each_sequence(batch)]
+    assert edge == pytest.approx(np.mean(worth), abs=1e-12)
+    assert cut.all.errors[0] == pytest.approx(np.std(worth, ddof=1) / np.sqrt(len(worth)), abs=1e-12)
+    for table in str(flow), str(cut):
+        assert "±" in table.splitlines()[0] and table.endswith("±: standard error over the sequences")
+    for alone in (
+        study.flow(model, each_sequence(batch)[0]),
+        study.flow(model, batch, method="cut", top=5),
+        study.flow(model, each_sequence(batch)[0], method="cut", top=5, errors=True),
+    ):
+        assert not np.isfinite(alone.errors).any() and "±" not in str(alone)
+    with pytest.raises(ValueError, match=r"errors=True needs a batch whose arguments are all Tensors"):
+        study.flow(model, (batch[0], None), lambda m, x, _: m(x, batch[1])[1], "cut", 1, errors=True)
+
+
+def test_edges_added_up_by_input_are_the_gradient_of_a_gate():
+    model, batch = gpt(), tokens()
+    flow = study.flow(model, batch)
+    with study.trace_heads(model) as trace:
+        model(*batch)[1].backward()
+    gates = trace.table()["gate_grad"]
+    for method in flow, study.flow(model, batch, method="cut", top=3):
+        for name in "0.3", "1.1":
+            sums = method.by_input(name)
+            assert list(sums) == ["q", "k", "v", "mlp", "logits", "total"]
+            assert sums["total"] == pytest.approx(gates[name]) == sum(sums[p] for p in sums if p != "total")
+    edges = flow.out_of("0.3")
+    assert flow.by_input("0.3")["k"] == pytest.approx(sum(edge for _, _, p, edge in edges if p == "k"))
+    assert list(study.flow(attention_only(), batch).by_input("1.0")) == ["q", "k", "v", "logits", "total"]
+
+
+def test_only_edges_between_the_named_parts_are_cut():
+    model, batch = gpt(), tokens()
+    flow = study.flow(model, batch, method="cut", between=["0.3", "1.1", "1.2", "logits"])
+    ends = {(str(u), str(v)) for u, v, *_ in flow.all}
+    assert ends == {("0.3", "1.1"), ("0.3", "1.2"), ("0.3", "logits"), ("1.1", "logits"), ("1.2", "logits")}
+    assert len(study.flow(model, batch, method="cut", between=["0.3", "1.1"], top=2).all) == 2
+
+
+def test_a_stopped_flow_has_what_was_cut(caplog):
+    model, batch, calls = gpt(), tokens(), []
+
+    def loss(model, *batch):
+        calls.append(1)
+        if len(calls) == 6:  # one backward, one whole loss, and three edges before
+            raise KeyboardInterrupt
+        return model(*batch)[1]
+
+    flow = study.flow(model, batch, loss, "cut", top=20)
+    whole = study.flow(model, batch, method="cut", top=20)
+    assert flow.stopped and not whole.stopped and np.isfinite(flow.edges[flow._known]).all()
+    assert len(flow.all) == 3 and {e[:3] for e in flow.all} == {e[:3] for e in study.flow(model, batch).all[:3]}
+    assert "stopped after cutting 3 of 20 edges" in caplog.text
+    assert not any(module.has_hooks for module in model.modules())
+    calls[:] = [1] * 3
+    with pytest.raises(KeyboardInterrupt):  # nothing has been cut yet
+        study.flow(model, batch, loss, "cut", top=20)
+
+
+def test_a_long_way_to_go_is_said(caplog, monkeypatch):
+    monkeypatch.setattr(sys.modules["minigrad.study.flow"], "LONG", 0)  # study.flow is the function
+    study.flow(gpt(), tokens(), method="cut", top=5)
+    assert caplog.text.count("cutting 5 edges will take about 0 s; top=50 or between") == 1
