@@ -43,7 +43,7 @@ from .cut import EdgeCut
 from .importance import returned_loss, value_of
 from .layers import undisturbed
 from .names import Node, node_of
-from .stream import Pass, Write, stream_of
+from .stream import Pass, Write, reading, stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -117,8 +117,8 @@ class Flow:
         i = self.sources.index(self._node(source, self.sources))
         sums = dict.fromkeys("qkv", 0.0)
         for (v, p), edge in zip(self.inputs, self.first_order[i]):
-            if p or edge or v.path == "logits":
-                name = p or ("logits" if v.path == "logits" else "mlp")
+            name = reading(v, p)
+            if edge or name != "mlp":
                 sums[name] = sums.get(name, 0.0) + float(edge)
         return sums | {"total": float(self.first_order[i].sum())}
 

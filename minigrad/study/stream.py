@@ -171,6 +171,11 @@ class Read(NamedTuple):
     sizes: np.ndarray
 
 
+def reading(node, p):
+    """What an input of a node is called where all readers of the kind are added up: q, k, v, mlp or logits."""
+    return p or ("logits" if node.path == "logits" else "mlp")
+
+
 class Pass:
     """A forward and a backward of loss(model, *batch), and what they left of a Stream as arrays (B, T, C), float64.
 
