@@ -69,7 +69,8 @@ def lesson(model: "Module", batch: Sequence[Any], head: str, loss: Callable[...,
     a token the mean input where it stands. With rotary positions, pairs of tokens stand at the same position.
 
     Limits: it is of first order and of plain gradient descent, so Adam takes another step. It leaves out that the
-    inputs x change in the step too. One forward and one backward; the model, its stream and errors as for study.flow."""
+    inputs x change in the step too. It takes one forward and one backward, of the models that study.flow takes, and
+    raises what study.flow raises."""
     run = Pass(model, stream_of(model), batch, loss)
     path, number = head_of(head, {part.path: run.call(part).heads for part in run.stream.parts if part.is_attention})
     part = next(part for part in run.stream.parts if part.path == path)

@@ -23,7 +23,6 @@ COMMANDS = {  # what makes each quick; a hostile argument is put after it, and s
     "train": [*TINY, "--text", "book.txt", "--steps=1"],
     "sample": ["model.safetensors", "--tokens=2"],
     "report": ["model.safetensors", "--text", "The fox", "-o", "made/heads.html"],
-    "ledger": ["model.safetensors", "--text", "The fox", "--scope", "blocks.0.attn"],
     "flow": ["model.safetensors", "--text", "The fox and the dog"],
     "importance": ["model.safetensors", "--text", "The fox", "--steps=1", "--right=e", "--wrong=o"],
     "scores": ["model.safetensors", "--periods=2", "--sequences=2"],

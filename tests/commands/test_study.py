@@ -1,4 +1,4 @@
-"""minigrad report, ledger and so on: reports and ledgers from a checkpoint, and what it says to bad input."""
+"""minigrad report, flow, importance and scores: what they print and write, and what they say to bad input."""
 
 import dataclasses
 import re
@@ -86,11 +86,12 @@ def test_the_runs_own_text_is_read_where_none_is_given(trained, tmp_path, capsys
             assert float(mean) == pytest.approx(values.mean(), abs=6e-4)
             assert float(error) == pytest.approx(values.std(ddof=1) / 4, abs=6e-4)
     assert run("flow", path) == 0
-    assert str(study.flow(model, (x, y), method="cut")) in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert str(study.flow(model, (x, y))) in printed and "±: standard error over the sequences" in printed
+    assert run("flow", path, "--method", "cut", "--top", 3) == 0
+    assert str(study.flow(model, (x, y), method="cut", top=3, errors=True)) in capsys.readouterr().out
     assert run("report", path, "-o", tmp_path / "h.html") == 0
     assert "\n4 sequences of 16 characters\n" in capsys.readouterr().out
-    assert run("ledger", path) == 0
-    assert f"\n{kept[:16]!r}\n" in capsys.readouterr().out
 
 
 def test_a_text_that_is_gone_or_another(trained, tmp_path, capsys):
@@ -104,7 +105,7 @@ def test_a_text_that_is_gone_or_another(trained, tmp_path, capsys):
     assert run("flow", tmp_path / "other.safetensors") == 2
     assert "does not say what it was trained on: give a --text" in capsys.readouterr().err
     mg.save(mg.load(path) | {"crc": 1}, tmp_path / "changed.safetensors")
-    assert run("ledger", tmp_path / "changed.safetensors") == 0
+    assert run("flow", tmp_path / "changed.safetensors") == 0
     assert "the run's text has changed since" in capsys.readouterr().err
     assert run("flow", path, "--right", "a", "--wrong", "o") == 2
     assert "--right and --wrong need a --text" in capsys.readouterr().err
@@ -133,18 +134,6 @@ def test_a_text_is_read_in_sequences_side_by_side(saved, n, capsys):
     assert (f"\n{len(losses) // 16} sequences of 16 characters\n" in printed) == (n >= 33)
 
 
-def test_ledger(saved, capsys):
-    path, model = saved
-    assert run("ledger", path, "--text", TEXT[:9], "--scope", "blocks.1.attn", "--head", 1) == 0
-    printed = capsys.readouterr().out
-    vocab = runs.load_char_model(path)[1]
-    x, y = (mg.tensor(vocab.encode(part)[None]) for part in (TEXT[:8], TEXT[1:9]))
-    book = study.ledger(lambda: model(x, y)[1], "blocks.1.attn", 1, names=model)
-    title = f"loss in nats per character: {model(x, y)[1].item():.4f}\n{TEXT[:8]!r}\n"
-    assert printed == title + re.sub("   made at .*", "", f"{book}\n")
-    assert "|dpattern| = " in printed and "|dqk| = " in printed
-
-
 LAYERS = ["report", "CHECKPOINT", "--text", TEXT, "--layers"]
 VERSUS = ["--right", "a", "--wrong", "o"]
 DIFFERENT = "--right and --wrong must be two different characters that the model knows"
@@ -158,15 +147,11 @@ DIFFERENT = "--right and --wrong must be two different characters that the model
         ([*LAYERS, "blocks.1.atn"], r"no attention layer 'blocks.1.atn'; did you mean blocks.1.attn"),
         ([*LAYERS, "2"], r"no attention layer 2; there are blocks.0.attn"),
         (["report", "CHECKPOINT", "--text", TEXT, "--heads", "5"], r"no head 5: this layer has 2"),
-        (["report", "CHECKPOINT", "--text", TEXT, "--heads", "a"], r"must be a whole number, not 'a'"),
+        (["report", "CHECKPOINT", "--text", TEXT, "--heads", "a"], r"no head 'a'; the heads are 0.0, 0.1, 1.0, 1.1"),
         (["report", "CHECKPOINT", "--text", TEXT, "--limit", "0.01"], r"limit"),
         (["report", "CHECKPOINT", "--text", TEXT, "--limit", "nan"], r"--limit must be above 0 .*, not nan"),
         (["report", "CHECKPOINT", "--text", TEXT, "-o", "/proc/nix/heads.html"], r"/proc/nix"),
         (["report", "CHECKPOINT", "--text", TEXT, "-o", "/"], r"--out /: the file's name must end with .html"),
-        (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blok"], r"no module 'blok'; did you mean blocks"),
-        (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.mlp.dropout"], r"there is no module"),
-        (["ledger", "CHECKPOINT", "--text", TEXT, "--scope", "blocks.1.attn", "--head", "2"], r"no head 2"),
-        (["ledger", "CHECKPOINT", "--text", TEXT, "--head", "0"], r"needs the scope of one attention layer"),
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a"], DIFFERENT),
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "ab", "--wrong", "c"], DIFFERENT),
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a", "--wrong", ""], DIFFERENT),
@@ -174,7 +159,7 @@ DIFFERENT = "--right and --wrong must be two different characters that the model
         (["flow", "CHECKPOINT", "--text", TEXT, "--right", "a", "--wrong", "a"], DIFFERENT),
         (["flow", "CHECKPOINT", "--text", "", "--right", "a", "--wrong", "c"], r"the text is too short"),
         (["scores", "CHECKPOINT"], r"no period 9"),
-        (["ledger", "missing.safetensors", "--text", TEXT], r"there is no checkpoint missing.safetensors"),
+        (["flow", "missing.safetensors", "--text", TEXT], r"there is no checkpoint missing.safetensors"),
         (["report", __file__, "--text", TEXT], r"is no safetensors file, or damaged"),
     ],
 )
@@ -191,9 +176,9 @@ def test_a_checkpoint_of_something_else(saved, tmp_path, capsys):
 
 
 def test_the_command_runs():
-    command = [sys.executable, "-m", "minigrad", "ledger", "--help"]
+    command = [sys.executable, "-m", "minigrad", "flow", "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "--scope" in shown.stdout and "--head" in shown.stdout
+    assert "--of" in shown.stdout and "--top" in shown.stdout
 
 
 def test_flow(saved, capsys):
@@ -202,10 +187,10 @@ def test_flow(saved, capsys):
     printed = capsys.readouterr().out
     vocab = runs.load_char_model(path)[1]
     x, y = (mg.tensor(vocab.encode(part)[None]) for part in (TEXT[:16], TEXT[1:17]))
-    assert str(study.flow(model, (x, y), method="cut")) in printed
-    assert run("flow", path, "--text", TEXT[:17], "--method", "first_order") == 0
-    assert str(study.flow(model, (x, y))) in capsys.readouterr().out
-    assert run("flow", path, "--text", TEXT[:17], "--most", 5) == 0
+    assert str(study.flow(model, (x, y))) in printed
+    assert run("flow", path, "--text", TEXT[:17], "--method", "cut") == 0
+    assert str(study.flow(model, (x, y), method="cut", top=100)) in capsys.readouterr().out
+    assert run("flow", path, "--text", TEXT[:17], "--method", "cut", "--top", 5) == 0
     assert str(study.flow(model, (x, y), method="cut", top=5)) in capsys.readouterr().out
     assert run("flow", path, "--text", TEXT[:17], "--of", "0.1") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -245,17 +230,11 @@ def test_the_difference_of_two_logits_instead_of_the_loss(saved, tmp_path, capsy
     value = f"{SAYS}{loss(model, x).item():.4f}"
     given = [path, "--text", TEXT, *VERSUS]
     assert run("flow", *given) == 0
-    flow = study.flow(model, (x,), loss, "cut", 500)
+    flow = study.flow(model, (x,), loss)
     title = f"{value}\n{TEXT[7:]!r}\n"
     assert capsys.readouterr().out == f"{title}\n{flow}\n"
     helps = min(flow.all, key=lambda edge: edge[-1])  # less is better: a negative edge favours the right character
     assert helps[-1] < 0
-
-    assert run("ledger", *given, "--scope", "blocks.1.attn", "--head", 1) == 0
-    printed = capsys.readouterr().out
-    book = study.ledger(lambda: loss(model, x), "blocks.1.attn", 1, names=model)
-    numbers = re.findall(r"\|d[^|]+\| = \S+", printed)
-    assert printed.startswith(title) and numbers == re.findall(r"\|d[^|]+\| = \S+", str(book))
 
     assert run("importance", *given, "--steps", 2) == 0
     found = {m: study.head_importance(model, [(x,)], m, 2, loss) for m in study.METHODS}
@@ -265,7 +244,8 @@ def test_the_difference_of_two_logits_instead_of_the_loss(saved, tmp_path, capsy
     with study.trace_heads(model) as trace:
         loss(model, x).backward()
     assert str(trace.table()) in capsys.readouterr().out
-    assert "logit(" in (tmp_path / "heads.html").read_text(encoding="utf-8")
+    page = (tmp_path / "heads.html").read_text(encoding="utf-8")
+    assert SAYS.split(":")[0].replace("'", "&#x27;") in page and "the lead of 'o' over 'a'" in page
 
 
 def test_a_short_text_and_two_logits(saved, capsys):
