@@ -38,10 +38,13 @@ def report(args):
         say("silencing each head in turn")
         importance = {"ablate": study.head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
         edges = study.flow(text.model, text.batch, text.loss, args.method, args.top)
+        say("the lesson of a step for each head")
+        heads = [f"{path}.{h}" for path in trace for h in trace[path].heads]
+        lessons = [study.lesson(text.model, text.batch, head, text.loss) for head in heads]
         say(f"writing {args.out}")
         path = trace.to_html(
             args.out, text.tokens, title=f"{args.checkpoint}: {text.title}", importance=importance, flow=edges,
-            vocab=text.vocab, of=text.of, losses=text.losses, limit=int(args.limit * 1e6),
+            vocab=text.vocab, of=text.of, losses=text.losses, lessons=lessons, limit=int(args.limit * 1e6),
         )  # fmt: skip
     print(f"{text}\n\n{trace.table()}\n\nwrote {path}: {path.stat().st_size / 1e6:.1f} MB")
     return 0

@@ -211,15 +211,15 @@ def _losses(losses, forms):
 def _flow_data(flow, views):
     """A flow for the page.
 
-    method: that of the flow. nodes: [name, index of the layer, index of the head], -1 for a node that is no head of the
-    report. rows: lists of nodes, by index. edges: [source, target, input, edge, standard error, edge to first order],
+    method: that of the flow. nodes: [name, index of the layer, index of the head, path], with -1 for a node that is no
+    head of the report. rows: lists of nodes, by index. edges: [source, target, input, edge, standard error, edge to first order],
     the largest of each node. sums: {index of a source: [[input, its edges to first order added up], …]}."""
     rows = rows_of(flow)
     number = {node: i for i, node in enumerate(node for row in rows for node in row)}
     place = {(path, head): (i, j) for i, (path, view) in enumerate(views.items()) for j, head in enumerate(view.heads)}
     return {
         "method": flow.method,
-        "nodes": [[str(node), *place.get((node.path, node.head), (-1, -1))] for node in number],
+        "nodes": [[str(node), *place.get((node.path, node.head), (-1, -1)), node.path] for node in number],
         "rows": [[number[node] for node in row] for row in rows],
         "edges": _largest(flow, number),
         "sums": {number[node]: [[p, _rounded(x)] for p, x in flow.by_input(node).items()] for node in flow.sources},

@@ -160,7 +160,8 @@ class HeadTrace:
 
     def to_html(
         self, path: FilePath, tokens: Any = None, title: str = "Attention heads", importance: Any = None,
-        flow: Any = None, vocab: Any = None, of: str = "the loss", losses: Any = None, limit: int = report.LIMIT,
+        flow: Any = None, vocab: Any = None, of: str = "the loss", losses: Any = None, lessons: Iterable[Any] = (),
+        limit: int = report.LIMIT,
     ) -> Path:  # fmt: skip
         """Write the patterns, their gradients and .table() as one HTML file, and return its path.
 
@@ -170,7 +171,8 @@ class HeadTrace:
         importance: {title: {layer path: (nh,)}}, further bars, such as head_importance's; the page opens on the head
         for which the first is largest. flow: a study.Flow of the same loss. of: what is differentiated, in a few words
         that fit into a sentence. losses: (B, T), the loss of the prediction at each position, by which the text is
-        shaded. limit: bytes; raises ValueError for a larger page."""
+        shaded. lessons: what study.lesson gives for some heads, further maps. limit: bytes; raises ValueError for a
+        larger page."""
         table, names = self.table(), layer_names(self._heads)
         for name, column in (importance or {}).items():
             if name in table.stats:
@@ -178,9 +180,19 @@ class HeadTrace:
             for layer in column:
                 path_of(layer, self._heads)
             table[name] = {p: np.asarray(column[p])[list(self._heads[p])] for p in self if p in column}
+        views = {p: self._last(p).view(table, names[p]) for p in self}
+        for each in lessons:
+            layer, head = head_of(each.head, self._heads)
+            view = views[layer]
+            if each.positions.shape != view.pattern.shape[-2:]:
+                raise ValueError(
+                    f"the lesson of {each.head} is {each.positions.shape}, its pattern {view.pattern.shape}"
+                )
+            maps = view.gradients.setdefault("lesson", np.zeros(view.pattern.shape))
+            maps[:, view.heads.index(head)] = each.positions
         return report.write(
             path,
-            {p: self._last(p).view(table, names[p]) for p in self},
+            views,
             title=title,
             tokens=self.labels(tokens, vocab),
             flow=flow,

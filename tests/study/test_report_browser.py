@@ -26,7 +26,7 @@ def layers(t=8):
         gradients = {"dP": rng.normal(size=size) * 1e-8, "dS": rng.normal(size=size)} if place == 0 else {}
         stats = {"entropy": rng.uniform(1, 2, len(heads)), "importance": rng.normal(size=len(heads))}
         stats["entropy"][-1] = np.nan
-        result[path] = LayerView(heads, pattern, gradients, stats)
+        result[path] = LayerView(heads, pattern, gradients, stats, name=str(place))
     return result
 
 
@@ -109,20 +109,20 @@ def test_heads_flip_by_key_thumbnail_button_and_bar(open_page, heads):
         *[("ArrowLeft", 0, 3), ("ArrowDown", 1, 2), ("ArrowDown", 0, 2)],
     ]:
         press(key)
-        assert name(page) == f"{PATHS[layer]} · head {head}"
+        assert name(page) == f"head {layer}.{head}"
         check_readout(page, layer, head, 3, 5)
     page.locator("#thumbs button").nth(5).click()
-    assert name(page) == "blocks.1.attn · head 2"
-    assert page.locator("#thumbs [aria-current=true]").get_attribute("aria-label") == "blocks.1.attn · head 2"
+    assert name(page) == "head 1.2"
+    assert page.locator("#thumbs [aria-current=true]").get_attribute("aria-label") == "head 1.2"
     assert page.locator("#gradient .none").inner_text() == "no gradient was traced"
     page.get_by_label("next layer").click()
     page.get_by_label("previous head").click()
-    assert name(page) == "blocks.0.attn · head 1" and page.locator("#gradient .none").is_hidden()
+    assert name(page) == "head 0.1" and page.locator("#gradient .none").is_hidden()
     bar = page.locator("#stats figure").nth(1).locator("button").nth(4)
     value = VIEWS[PATHS[1]].stats["importance"][0]
     assert float(bar.get_attribute("title").split()[-1]) == pytest.approx(value, rel=1e-3)
     bar.click(position={"x": 3, "y": 3})  # all its column, however low the bar is
-    assert name(page) == "blocks.1.attn · head 0"
+    assert name(page) == "head 1.0"
     assert page.locator("#stats figure").nth(0).locator("button").nth(3).get_attribute("title").endswith("entropy –")
     assert page.locator("#stats [aria-current=true]").count() == 2
 
@@ -155,9 +155,23 @@ def test_pin_and_unpin(open_page, heads):
         values = [float(c.get_attribute("title").split()[-1]) for c in lines.nth(line).locator("span").all()]
         np.testing.assert_allclose(values, x[0, 0, 4], rtol=1e-3)
     page.keyboard.press("ArrowRight")  # the click did not take the keys, and the pin stays
-    assert name(page).endswith("head 1") and page.locator("#pinned").is_visible()
+    assert name(page).endswith(".1") and page.locator("#pinned").is_visible()
     page.keyboard.press("Escape")
     assert page.locator("#pinned").is_hidden()
+
+
+def test_a_click_holds_the_cell_that_is_read(open_page, heads):
+    page = open_page(heads)
+    hover(page, "pattern", 4, 2)
+    page.mouse.click(*page.evaluate("heads.cell('pattern', 4, 2)"))
+    page.mouse.move(5, 5)
+    check_readout(page, 0, 0, 4, 2)
+    hover(page, "gradient", 7, 1)  # another cell is read while the pointer is on it
+    check_readout(page, 0, 0, 7, 1)
+    page.mouse.move(5, 5)
+    check_readout(page, 0, 0, 4, 2)
+    page.keyboard.press("Escape")
+    assert shown(page) == {}
 
 
 def test_keys_on_a_map(open_page, heads):
@@ -165,7 +179,7 @@ def test_keys_on_a_map(open_page, heads):
     page.locator("#pattern-map").focus()
     for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowUp"):
         page.keyboard.press(key)
-    assert name(page).endswith("head 0")
+    assert name(page).endswith(".0")
     check_readout(page, 0, 0, 1, 1)
     page.keyboard.press("Enter")
     assert page.evaluate("heads.state().pin") == 1
@@ -187,10 +201,10 @@ def test_hostile_text_is_only_text(open_page, tmp_path):
     views = {HOSTILE + str(i): view for i, view in enumerate(layers().values())}
     for view in views.values():
         view.stats = {HOSTILE: np.ones(len(view.heads))}
-        view.gradients = {HOSTILE: view.pattern}
+        view.gradients, view.name = {HOSTILE: view.pattern}, ""
     page = open_page(write(tmp_path / "a.html", views, title=HOSTILE, tokens=tokens))
     assert page.locator("h1").inner_text() == page.title() == HOSTILE
-    assert name(page) == HOSTILE + "0 · head 0"
+    assert name(page) == f"head {HOSTILE}0.0"
     hover(page, "pattern", 0, 1)
     assert HOSTILE in page.locator("#readout").inner_text() and "<b>" in page.locator("#readout").inner_text()
     page.mouse.click(*page.evaluate("heads.cell('pattern', 2, 2)"))

@@ -43,31 +43,29 @@ def words(page, selector):
 def test_it_opens_on_the_head_that_matters_most(open_page, traced):
     page, importance = open_page(traced[3]), traced[2]["ablation"]
     path = max(importance, key=lambda p: np.abs(importance[p]).max())
-    assert page.locator("#name").inner_text() == f"{path} · head {np.abs(importance[path]).argmax()}"
+    assert page.locator("#name").inner_text() == f"head {path[7]}.{np.abs(importance[path]).argmax()}"
     assert page.evaluate("heads.state().gradient") == "dS"
 
 
 def test_it_begins_with_its_finding(open_page, traced, model, batch, tmp_path):
-    """In words: the head, how much it matters, where it looks; the edge."""
+    """In words: the head, how much it matters, the next; the largest edge between heads."""
     trace, _, importance, _ = traced
     flow = study.flow(model, batch, method="cut")
     page = open_page(trace.to_html(tmp_path / "f.html", flow=flow, importance=importance))
-    found = importance["ablation"]
-    path = max(found, key=lambda p: np.abs(found[p]).max())
-    sizes = np.abs(np.concatenate([*found.values()]))
-    value, said = found[path][np.abs(found[path]).argmax()], words(page, "#finding")
-    most = f"{path} · head {np.abs(found[path]).argmax()} matters most: without it the loss "
-    assert said.startswith(most + ("rises" if value > 0 else "falls") + " by ")
-    assert float(said.split(" by ")[1].split(". ")[0]) == pytest.approx(abs(value), rel=0.06)
-    near = int((sizes >= sizes.max() / 10).sum())
-    assert ("All others" if near == 6 else f"Of the 6 heads, {near} come" if near > 1 else "No other") in said
-    u, v, p, edge = flow.all[0]
-    assert (
-        f"The edge that matters most is {u} → {v}{' by ' + p.upper() if p else ''}: {'+' if edge > 0 else '−'}" in said
-    )
+    found = [(x, f"{layer}.{h}") for layer, of in enumerate(importance["ablation"].values()) for h, x in enumerate(of)]
+    (value, head), (next_value, next_head), *_ = sorted(found, key=lambda each: -abs(each[0]))
+    said = words(page, "#finding")
+    way = "rises" if value > 0 else "falls"
+    most = rf"Without head {head}, the loss {way} by (\S+), the most of 6 heads; "
+    number, next_number = re.match(most + rf"the next is head {next_head} \(([+−]\S+)\)", said).groups()
+    assert float(number) == pytest.approx(abs(value), rel=0.06)
+    assert float(next_number.replace("−", "-")) == pytest.approx(next_value, rel=0.06)
+    u, v, p, edge = next(each for each in flow.all if each[0].head is not None and each[1].head is not None)
+    assert f"The largest edge between heads: {u} → {v} by {p.upper()}: {'+' if edge > 0 else '−'}" in said
     page = open_page(trace.to_html(tmp_path / "g.html", flow=traced[1]))
     said = words(page, "#finding")
-    assert said.startswith("By gate_grad, ") and "The edge that is largest to first order is" in said
+    assert re.match(r"By gate_grad, head \d\.\d is the largest of 6 \([+−]\S+\); the next is head \d\.\d", said)
+    assert "The largest edge between heads, to first order: " in said
 
 
 def test_what_the_mask_hides(open_page, traced):
@@ -107,18 +105,25 @@ def test_the_flow_of_a_head(open_page, traced):
     page, flow = open_page(traced[3]), traced[1]
     page.evaluate("set({ layer: 0, head: 1 })")
     settle(page)
-    around = flow.around("blocks.0.attn", 1)
+    around = flow.around("0.1")
     assert page.locator("#graph path.edge").count() == len(around)
     assert page.locator("#graph g.node").count() == len({*flow.sources, *(v for v, _ in flow.inputs)})
     for told, (u, v, p, edge) in zip(page.locator("#list li").all_inner_texts(), around):
         assert told.startswith(f"{u} → {v}{' by ' + p.upper() if p else ''}: {'+' if edge > 0 else '−'}")
-        assert told.endswith(f"{'raises' if edge > 0 else 'lowers'} the loss")
-    page.locator("#graph g.node", has=page.locator("title", has_text="blocks.1.attn head 2")).click()
+        assert " ± " in told and told.endswith(f"{'raises' if edge > 0 else 'lowers'} the loss")
+    sums, said = flow.by_input("0.1"), words(page, "#list .sums")
+    numbers = [float(x.replace("−", "-")) for x in re.findall(r"[+−]\S+(?<![,;.])", said)]
+    assert numbers == pytest.approx([sums[p] for p in ("q", "k", "v", "logits", "total")], rel=0.06)
+    assert re.match(
+        "What it sends, to first order: by Q .*, by K .*, by V .*, straight to the logits .*; together", said
+    )
+    assert said.endswith(", its gate_grad.")
+    page.locator("#graph g.node", has=page.locator("title", has_text=re.compile(r"^1\.2$"))).click()
     settle(page)
-    assert page.locator("#name").inner_text() == "blocks.1.attn · head 2"
+    assert page.locator("#name").inner_text() == "head 1.2"
     page.locator("#graph g.node", has=page.locator("title", has_text="positions")).click()
     settle(page)
-    assert "positions" in words(page, "#list h3") and page.locator("#name").inner_text() == "blocks.1.attn · head 2"
+    assert "positions" in words(page, "#list h3") and page.locator("#name").inner_text() == "head 1.2"
     page.locator("#edges").get_by_role("button", name="all").click()
     settle(page)
     assert page.locator("#graph path.edge").count() == min(60, len(flow.all))
@@ -130,7 +135,7 @@ def test_a_flow_of_cut_edges_says_so(open_page, model, batch, traced, tmp_path):
     page = open_page(trace.to_html(tmp_path / "cut.html", flow=flow))
     page.evaluate("set({ layer: 0, head: 0 })")
     settle(page)
-    around = flow.around("blocks.0.attn", 0)
+    around = flow.around("0.0")
     for told, (u, v, p, edge), slope in zip(page.locator("#list li").all_inner_texts(), around, around.first_order):
         assert told.startswith(f"{u} → {v}{' by ' + p.upper() if p else ''}: {'+' if edge > 0 else '−'}")
         assert f"{'raises' if edge > 0 else 'lowers'} the loss; first order {'+' if slope > 0 else '−'}" in told
@@ -160,6 +165,38 @@ def test_it_says_what_is_differentiated(open_page, traced, tmp_path):
     page.evaluate("point([11, 3])")
     assert f"s {difference}" in words(page, "#readout")
     assert not re.search(r"(raises|lowers|rises|falls|gradient of) the loss", page.locator("body").inner_text())
+
+
+def test_tokens_are_shaded_by_the_loss_of_the_prediction_there(open_page, traced, tmp_path):
+    losses = np.arange(24.0).reshape(2, 12)
+    page = open_page(traced[0].to_html(tmp_path / "a.html", vocab=VOCAB, losses=losses))
+    assert "Shaded by the loss of the prediction of the next token, up to 23." in words(page, "#text")
+    page.locator("#sequence").select_option("1")
+    settle(page)
+    chips = page.locator("#tokens button")
+    assert chips.nth(3).get_attribute("title").endswith("; the loss of what comes next: 15.00")
+    shades = page.evaluate("[...document.querySelectorAll('#tokens button')].map(chip => chip.style.background)")
+    assert len(set(shades)) == 12
+    with pytest.raises(ValueError, match=r"losses must be \(2, 12\), one for each prediction, not \(12,\)"):
+        traced[0].to_html(tmp_path / "a.html", losses=losses[0])
+    assert "Shaded" not in words(open_page(traced[3]), "#text")
+
+
+def test_the_lesson_of_a_step_is_a_map(open_page, traced, model, batch, tmp_path):
+    lesson = study.lesson(model, batch, "0.2")
+    page = open_page(traced[0].to_html(tmp_path / "a.html", lessons=[lesson]))
+    page.evaluate("set({ layer: 0, head: 2, gradient: 'lesson' })")
+    settle(page)
+    assert "What a step of training would add to the scores" in words(page, "#gradient")
+    for q, k in (3, 2), (7, 1):
+        page.evaluate("cell => { state.cell = null; point(cell); }", [q, k])
+        value = float(page.locator("#readout .value b").last.inner_text())
+        assert value == pytest.approx(lesson.positions[q, k], rel=1e-3)
+        way = "raises" if value > 0 else "lowers"
+        assert f"a step of training {way} this score" in words(page, "#readout")
+    other = study.lesson(model, tuple(x[:, :5] for x in batch), "0.2")
+    with pytest.raises(ValueError, match=r"the lesson of 0.2 is \(5, 5\), its pattern \(2, 3, 12, 12\)"):
+        traced[0].to_html(tmp_path / "a.html", lessons=[other])
 
 
 def test_gradients_that_are_not_finite_or_zero(open_page, tmp_path):

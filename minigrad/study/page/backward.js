@@ -5,16 +5,15 @@ const CARDS = [
   { name: "dv", formula: "dv = Pᵀ dz", by: "key",
     says: "One way to change z = P v: other values. Each key has a part in this in proportion to how much it is read." },
   { name: "dP", formula: "dP = dz vᵀ", map: true,
-    says: `The other way: another pattern. How ${data.of} would rise if a query read more of a key. (The size is that of ` +
-      "cells that are seen.)" },
+    says: `The other way: another pattern. How ${data.of} would rise if a query read more of a key. (Its size is that of ` +
+      "the cells that a query sees.)" },
   { name: "dS", formula: "dS = P ⊙ (dP − D), D = Σ P dP", map: true,
-    says: "Through the softmax: a row of P always sums to 1, so only what differs from the row's mean D gets through, "
-      + "and only where P is not 0. A head that is sure of itself lets nothing pass." },
+    says: "Through the softmax: a row of P always sums to 1, so only the difference from the row's mean D gets through, "
+      + "and only where P is not 0. Where one key has all the weight, nothing passes." },
   { name: "dq", formula: "dq = s dS k", by: "query", says: "A step of training moves each query against this: towards the keys whose scores should rise." },
   { name: "dk", formula: "dk = s dSᵀ q", by: "key", says: "And each key towards the queries that should see more of it." },
   { name: "dW", formula: "dW_Q = xᵀ dq, dW_K = xᵀ dk, dW_V = xᵀ dv, dW_O = zᵀ dy", weights: true,
-    says: "Sums over all tokens of all sequences: the part of a single token can no longer be seen. Where positions are rotary, "
-      + "q and k were turned after x W_Q and x W_K, and dq and dk have to be turned back first." },
+    says: "Sums over all tokens of all sequences: the part of a single token can no longer be seen." },
 ];
 const strip = CARDS.map(card => {
   const size = el("b"), canvas = el("canvas", { role: "img" }), list = el("p", { className: "value" });
@@ -38,7 +37,7 @@ function showStrip() {
   }
   $("backward").hidden = !any;
 }
-function drawSizes(canvas, values, by, name) {  // a bar for each query or key, that of the cell or pin marked
+function drawSizes(canvas, values, by, name) {  // a bar for each query or key, with a mark on the cell's or the pin's
   const ratio = devicePixelRatio, width = canvas.clientWidth * ratio, height = canvas.clientHeight * ratio;
   const top = Math.max(...values.filter(isFinite), 0), side = by === "query" ? 0 : 1, step = width / values.length;
   const at = state.cell ? state.cell[side] : side ? null : state.pin, context = canvas.getContext("2d");

@@ -12,10 +12,10 @@ class Heatmap {
     $(id).append(el("figcaption", {}, el("span", {}, this.title, axes), this.legend), this.note, this.plot, this.none);
     canvas.onmousedown = event => event.preventDefault();  // a click must not take the focus, and so the arrow keys
     canvas.onpointermove = event => point(this.cell(event));
-    canvas.onpointerleave = event => { if (event.pointerType === "mouse") point(null); };
+    canvas.onpointerleave = event => { if (event.pointerType === "mouse") point(state.held); };
     canvas.onclick = event => {
       point(this.cell(event));
-      if (state.cell) set({ pin: state.cell[0] });
+      if (state.cell) set({ pin: state.cell[0], held: state.cell });
     };
     canvas.onfocus = () => state.cell || point([0, 0]);
     canvas.onkeydown = event => {
@@ -30,7 +30,7 @@ class Heatmap {
   load(kind) {
     const has = layers[state.layer].kinds.includes(kind);
     this.plot.hidden = this.legend.hidden = !has; this.none.hidden = has;
-    this.title.textContent = kind === "pattern" ? kind : `gradient ${kind}`;
+    this.title.textContent = kind === "pattern" || kind === "lesson" ? kind : `gradient ${kind}`;
     this.note.textContent = !has ? "" : own(SIGNS, kind) || (kind === "pattern" ? "How much of each key a query reads."
       : `Orange: more of it raises ${data.of}. Green: it lowers it.`);
     this.canvas.ariaLabel = `${this.title.textContent}: arrow keys move from cell to cell, Enter pins the query`;
@@ -115,11 +115,12 @@ class Heatmap {
   }
 }
 const SIGNS = {
+  lesson: "What a step of training would add to the scores, position by position. Orange: more. Green: less.",
   dS: `Gradient of the scores. Orange: a higher score here raises ${data.of}. Green: it lowers it.`,
   dP: `Gradient of the pattern. Orange: more attention here raises ${data.of}. Green: it lowers it.`,
 };
 
-// ---- the cell that is pointed at, and a pinned query: the text, shaded by how much the query attends to each token
+// ---- the cell that is read, and a pinned query: the text, shaded by how much the query attends to each token
 function point(cell) {
   if (!arrays || String(cell) === String(state.cell)) return;
   state.cell = cell;
@@ -130,10 +131,11 @@ function point(cell) {
 const named = (side, i) => [small(side ? "key " : "query "), el("code", { textContent: token(side, i) }),
                             layers[state.layer].tokens ? ` (${i})` : ""];
 const says = { dS: "a higher score here", dP: "more attention here" };
-const effect = (kind, v) => v ? `${own(says, kind) || "more of it"} ${v > 0 ? "raises" : "lowers"} ${data.of}` : "";
+const effect = (kind, v) => !v ? "" : kind === "lesson" ? `a step of training ${v > 0 ? "raises" : "lowers"} this score`
+  : `${own(says, kind) || "more of it"} ${v > 0 ? "raises" : "lowers"} ${data.of}`;
 function read() {
   if (!arrays) return;
-  if (!state.cell) return fill("readout", small("Point at a cell, or tap it, to read it."));
+  if (!state.cell) return fill("readout", small("Point at a cell to read it. A click holds it."));
   const [q, k] = state.cell, at = kind => numbers(state.layer, state.head, kind);
   const where = el("span", {}, ...named(0, q), " → ", ...named(1, k));
   if (at("pattern").hides(q, k))
@@ -167,10 +169,14 @@ function showPinned() {
 }
 const unpin = el("button", { textContent: "Unpin", onclick: () => {
   const q = state.pin;
-  set({ pin: null });
+  release();
   if (chips[q]) { chips[q].tabIndex = 0; chips[q].focus({ preventScroll: true }); }  // the button has gone
 } });
-// Do queries and keys stand at the same positions of the same text?
+const release = () => {  // the pinned query, and the cell that a click holds
+  point(null);
+  set({ pin: null, held: null });
+};
+// True if queries and keys stand at the same positions of the same text.
 const alikeSides = () => {
   const { tokens, queries, keys, crossed } = layers[state.layer];
   return queries === keys && !crossed && (!tokens || tokens[0] === tokens[1]);

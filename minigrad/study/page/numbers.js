@@ -1,10 +1,11 @@
-// The report's script is several files joined into one. This is the first: unpacking the numbers, and colouring them.
+// The report's script is several files joined into one. This is the first: it unpacks the numbers, and colours them.
 "use strict";
-// data.of says what is differentiated: "the loss", or what was given instead.
+// data.of is what is differentiated, in words: "the loss", or what to_html was given as `of`.
 const $ = id => document.getElementById(id);
 const data = JSON.parse($("data").textContent), { layers } = data;
-const state = { layer: 0, head: 0, sequence: 0, gradient: "", root: true, part: null,
-                cell: null, pin: null };  // cell: the [query, key] that is pointed at; pin: a query; part: whose edges
+// cell: the [query, key] that is read, held: the one that was clicked last, pin: the query whose rows are shown,
+// part: the node of the flow whose edges are shown, "all", or null for the head on display.
+const state = { layer: 0, head: 0, sequence: 0, gradient: "", root: true, part: null, cell: null, held: null, pin: null };
 
 // An element. Text from the data is only ever passed to append or textContent, so that it stays text.
 const el = (tag, properties = {}, ...children) => {
@@ -24,14 +25,14 @@ const brief = v => v === 0 || Math.abs(v) >= .01 && Math.abs(v) < 1e4 ? String(+
 const signed = v => (v > 0 ? "+" : v < 0 ? "−" : "") + brief(Math.abs(v));
 const cut = (text, n = 14) => [...text].length > n ? [...text].slice(0, n - 1).join("") + "…" : text;
 const each = f => layers.forEach((layer, l) => layer.heads.forEach((head, h) => f(l, h, head)));
-const full = (l, h) => `${layers[l].path || "the layer"} · head ${layers[l].heads[h]}`;
-// Replaces what an element holds, but only if it says something else now: else a screen reader would read it out again.
+const headName = (l, h) => `head ${layers[l].name}.${layers[l].heads[h]}`;  // "head 0.3"
+// Replaces the content of an element, but only if the text differs: else a screen reader would read it out again.
 const fill = (id, ...children) => {
   const now = el("div", {}, ...children);
   if (now.textContent !== $(id).textContent) $(id).replaceChildren(...now.childNodes);
 };
 const extent = values => values.reduce(([low, high], v) => isFinite(v) ? [Math.min(low, v), Math.max(high, v)]
-  : [low, high], [0, 0]);  // of the finite ones and 0
+  : [low, high], [0, 0]);  // the lowest and the highest of the finite values and 0
 const own = (object, key) => Object.hasOwn(object, key) ? object[key] : undefined;
 
 // ---- the arrays: float32, one after the other, deflated and in base64
@@ -51,7 +52,7 @@ for (const layer of layers) {
     end += n * size;
   }
 }
-const part = (l, h, name, n) => {  // n numbers: those of a head in the current sequence
+const part = (l, h, name, n) => {  // the n numbers of a head in the current sequence
   const start = layers[l].at.get(name) + (state.sequence * layers[l].heads.length + h) * n;
   return arrays.subarray(start, start + n);
 };

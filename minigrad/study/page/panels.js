@@ -1,4 +1,4 @@
-// ---- the grid of heads: a row for each layer, whose name leaves out what all paths begin or end with
+// ---- the grid of heads: a row for each layer, labelled by its path without the parts that all paths share
 const short = layers.map(({ path }) => path.split("."));
 for (const [end, drop] of [[0, "shift"], [-1, "pop"]])
   while (layers.length > 1 && short.every(p => p.length > 1 && p.at(end) === short[0].at(end)))
@@ -14,7 +14,7 @@ $("thumbs").append(small(""), ...columns.map(small), ...layers.map(({ path }, l)
   return label;
 }));
 each((l, h, head) => {
-  const properties = { ariaLabel: full(l, h), title: full(l, h), onclick: () => set({ layer: l, head: h }) };
+  const properties = { ariaLabel: headName(l, h), title: headName(l, h), onclick: () => set({ layer: l, head: h }) };
   thumbs[l][h] = el("button", properties, el("canvas"));
   thumbs[l][h].style.gridArea = `${l + 2} / ${columns.indexOf(head) + 2}`;
   $("thumbs").append(thumbs[l][h]);
@@ -41,7 +41,7 @@ const charts = Object.entries(data.stats).map(([name, raw]) => {
     say(state.layer, state.head);
     each((l, h) => {
       const v = values[l][h], bar = bars[l][h], end = clamp(v, low, high);
-      bar.title = bar.ariaLabel = `${full(l, h)}: ${name} ${format(v)}`;
+      bar.title = bar.ariaLabel = `${headName(l, h)}: ${name} ${format(v)}`;
       bar.ariaCurrent = l === state.layer && h === state.head;
       bar.replaceChildren(isNaN(v) ? el("em", { textContent: "–" }) : el("i"));
       if (!isNaN(v)) Object.assign(bar.firstChild.style, { height: percent(Math.abs(end)),

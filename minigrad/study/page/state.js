@@ -5,7 +5,7 @@ state.gradient = gradients[0] || "";
 const toggles = (place, key, options) => options.map(([value, textContent]) => {
   const button = el("button", { textContent, onclick: () => set({ [key]: value }) });
   $(place).append(button);
-  return () => button.ariaPressed = key === "part" ? (state.part === "all") === (value === "all") : state[key] === value;
+  return () => button.ariaPressed = state[key] === value;
 });
 const pressed = [...toggles("gradients", "gradient", gradients.map(kind => [kind, kind])),
                  ...toggles("shades", "root", [[true, "root"], [false, "linear"]]),
@@ -17,8 +17,9 @@ function set(change) {
   const layer = layers[state.layer], [q, k] = state.cell || [0, 0];
   state.head = clamp(state.head, 0, layer.heads.length - 1);
   if (state.pin >= layer.queries) state.pin = null;
-  if (q >= layer.queries || k >= layer.keys) state.cell = null;
-  $("name").textContent = full(state.layer, state.head);
+  if (q >= layer.queries || k >= layer.keys) state.cell = state.held = null;
+  $("name").textContent = headName(state.layer, state.head);
+  $("name").title = layer.path;
   if (arrays) show();
 }
 function show() {
@@ -52,7 +53,7 @@ const climb = by => {  // to the head of the same number in another layer, or th
   set({ layer: l, head: Math.max(0, layers[l].heads.findLastIndex(other => other <= head)) });
 };
 const keys = { ArrowLeft: () => flip(-1), ArrowRight: () => flip(1), ArrowUp: () => climb(-1),
-               ArrowDown: () => climb(1), Escape: () => set({ pin: null }) };
+               ArrowDown: () => climb(1), Escape: release };
 addEventListener("keydown", event => {
   const mine = event.key.startsWith("Arrow") && event.target.closest("input, select");
   if (!own(keys, event.key) || mine || event.ctrlKey || event.altKey || event.metaKey) return;
