@@ -212,8 +212,8 @@ def _flow_data(flow, views):
     """A flow for the page.
 
     method: that of the flow. nodes: [name, index of the layer, index of the head, path], with -1 for a node that is no
-    head of the report. rows: lists of nodes, by index. edges: [source, target, input, edge, standard error, edge to first order],
-    the largest of each node. sums: {index of a source: [[input, its edges to first order added up], …]}."""
+    head of the report. rows: lists of nodes, by index. edges: [source, target, input, edge, standard error, edge to
+    first order], the largest of each node. sums: {index of a source: [[input, sum of edges to first order], …]}."""
     rows = rows_of(flow)
     number = {node: i for i, node in enumerate(node for row in rows for node in row)}
     place = {(path, head): (i, j) for i, (path, view) in enumerate(views.items()) for j, head in enumerate(view.heads)}
