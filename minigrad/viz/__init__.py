@@ -1,4 +1,4 @@
-"""Pictures of graphs, for scripts and shells, as DOT, SVG or PNG. They need the Python package graphviz.
+"""Pictures of autograd graphs, as DOT, SVG or PNG. They need the Python package graphviz.
 
 `import minigrad` does not import this package.
 """

@@ -1,4 +1,4 @@
-"""What pictures by Graphviz have in common: how boxes look, and short, printable texts."""
+"""The styles of boxes in Graphviz pictures, and short, printable labels."""
 
 import html
 
@@ -19,27 +19,32 @@ STYLES = {
 
 
 def line(text):
-    """One short printable line. DOT and XML allow no control characters; graphviz expands \\N even in HTML labels."""
+    """Return text as one printable line of at most 80 characters.
+
+    DOT and XML allow no control characters, and graphviz expands \\N even in HTML labels."""
     text = printable(text) or "''"
     return (text if len(text) <= 80 else text[:79] + "…").replace("\\", "\\\\")
 
 
 def small(text, colour):
+    """The HTML of a line in a small font."""
     return f'<font point-size="9" color="{colour}">{html.escape(line(text))}</font>'
 
 
 def boxed(title, lines):
-    """The label of a box: a title, and [(text, colour)] below it."""
+    """The label of a box: a title, and lines [(text, colour)] below it."""
     rows = [f"<b>{html.escape(line(title))}</b>", *(small(text, colour) for text, colour in lines)]
     return f"<{'<br/>'.join(rows)}>"
 
 
 def count(n, noun):
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} leaves" if noun == "leaf" else f"{n:,} {noun}s"
+    """ "1 op", "2 ops", or "3 leaves"."""
+    plural = "leaves" if noun == "leaf" else f"{noun}s"
+    return f"{n:,} {noun if n == 1 else plural}"
 
 
 def parameter(value):
-    """A parameter of an op as short text, without anything that changes from run to run, such as an address."""
+    """A parameter of an op as short text. Memory addresses, which differ from run to run, are left out."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, (tuple, list)):

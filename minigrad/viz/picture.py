@@ -1,11 +1,12 @@
-"""A picture of the graph that a Tensor recorded, through graphviz.
+"""A picture of the graph that a Tensor recorded, by graphviz.
 
     loss = F.cross_entropy(model(x), y)
     viz.graph(loss, names=model).save("loss.svg")
 
-Blue boxes are ops, with their parameters and the shape and dtype of what they return. Sand-coloured boxes are leaves,
-and frames are modules. A dot is an input without a gradient, of which the graph keeps nothing. This draws the backward
-pass, with each op's derivative and the size of the gradients; where a value was used several times, a + adds them up:
+Blue boxes are ops, with their parameters and the shape and dtype of their results. Sand-coloured boxes are leaves, and
+frames are modules. A dot is an input without a gradient, of which the graph keeps nothing. The backward pass can be
+drawn too, with each op's derivative and the norms of the gradients. Where a value was used several times, a + adds its
+gradients up:
 
     viz.graph(loss, names=model, direction="backward", show=["shape", "grad_norm"]).save("backward.svg")
 """
@@ -32,13 +33,13 @@ from ..typing import FilePath
 from .labels import DARK, DIM, FONT, GREY, STYLES, boxed, count, line, parameter, small
 
 DIRECTIONS, SHOWN = ("forward", "backward"), ("shape", "grad_norm")
-START = "*"  # represents the caller, as the user of the results
+START = "*"  # stands for the caller, who uses the results
+LARGEST = 500  # boxes of ops and leaves: a larger picture cannot be read
 
 
 class Graph:
-    """What `graph` returns: `source` is the DOT text, `digraph` the graphviz.Digraph (restyle it before saving).
-
-    ops, leaves: how many there are."""
+    """A picture of a graph, returned by `graph`. source: the DOT text. digraph: the graphviz.Digraph, which may be
+    restyled before it is saved. ops, leaves: their numbers."""
 
     def __init__(self, digraph: Any, ops: int = 0, leaves: int = 0) -> None:
         self.digraph, self.ops, self.leaves = digraph, ops, leaves
@@ -52,8 +53,9 @@ class Graph:
         return f"<Graph of {count(self.leaves, 'leaf')} and {count(self.ops, 'op')}>"
 
     def save(self, path: FilePath) -> list[Path]:
-        """Write path.dot, and path.svg or path.png as the suffix says (none: SVG), for which the program `dot` is
-        needed; a warning says how to install it. Returns the list of the files written."""
+        """Write path.dot, and path.svg or path.png, as the suffix says (none: SVG). Return the list of files written.
+
+        The picture needs the program `dot`. Without it only path.dot is written, and a warning says how to get it."""
         path = Path(path)
         if path.suffix not in ("", ".dot", ".svg", ".png"):
             raise ValueError(f"a graph is saved as .dot, .svg or .png, not {path.suffix!r} (in {str(path)!r})")
@@ -65,8 +67,8 @@ class Graph:
             return [text]
         problem = "`dot` is not installed (Debian: apt install graphviz; macOS: brew install graphviz)"
         if program := shutil.which("dot"):
-            sharp = ["-Gdpi=144"] if image.suffix == ".png" else []
-            run = subprocess.run([program, f"-T{image.suffix[1:]}", *sharp], input=source, capture_output=True)
+            resolution = ["-Gdpi=144"] if image.suffix == ".png" else []
+            run = subprocess.run([program, f"-T{image.suffix[1:]}", *resolution], input=source, capture_output=True)
             problem = f"dot failed: {' '.join(run.stderr.decode(errors='replace').split())}"
             if not run.returncode:
                 atomic_write(image, run.stdout)
@@ -81,16 +83,15 @@ def graph(
     names: Any = None,
     direction: str = "forward",
     show: Iterable[str] = ("shape",),
-    max_nodes: int = 500,
 ) -> Graph:
-    """The graph behind one or several Tensors, as a Graph to save. It can be drawn before and after backward.
+    """Return the graph behind one or several Tensors, as a Graph to save. It can be drawn before and after backward.
 
-    names: a Module, which lends the names of its parameters and submodules, or a dict {name: Tensor}.
+    names: a Module, for the names of its parameters and submodules, or a dict {name: Tensor}.
     direction: "forward", or "backward": the derivative of each op, with arrows from the loss to the leaves that carry
-        gradients, and a "+" where those of several uses of a value are added.
-    show: any of "shape", which includes the dtype, and "grad_norm": the Euclidean norm of gradients on the edges. They
-        are those of the tensors' sum, from a backward walk that changes no .grad and runs no hooks.
-    max_nodes: the most ops and leaves that are drawn. Of a large model draw a part: viz.graph(model.blocks[0](x)).
+        gradients, and a "+" where the gradients of several uses of a value are added.
+    show: any of "shape", which includes the dtype, and "grad_norm": the Euclidean norm of gradients, on the edges. They
+        are gradients of the tensors' sum, from a backward walk that changes no .grad and runs no hooks.
+    Of a large model draw a part, such as viz.graph(model.blocks[0](x)): more than 500 boxes cannot be read.
     Raises GraphError if a Tensor has no graph, or with grad_norm if backward has freed it, ImportError if the Python
     package graphviz is missing, ValueError for an unknown direction or thing to show, and for a graph too large."""
     try:
@@ -98,8 +99,8 @@ def graph(
     except ImportError as error:
         raise ImportError("viz.graph needs the Python package graphviz: pip install graphviz") from error
     tensors = [tensors] if isinstance(tensors, Value) else list(tensors)
-    if not tensors or max_nodes < 1:
-        raise ValueError(f"viz.graph needs at least one Tensor and max_nodes ≥ 1, got {len(tensors)} and {max_nodes}")
+    if not tensors:
+        raise ValueError("viz.graph needs at least one Tensor, got none")
     if direction not in DIRECTIONS:
         raise ValueError(unknown("direction", direction, DIRECTIONS))
     show = [show] if isinstance(show, str) else list(show)
@@ -116,20 +117,20 @@ def graph(
     roots = list(dict.fromkeys(x.node for x in tensors))
     recorded = _Recorded(roots, names, show)
     ops, leaves = len(recorded.ops), len(recorded.leaves)
-    if ops + leaves > max_nodes:
-        raise ValueError(f"the graph has {ops + leaves} boxes: draw a part of the model, or give a larger max_nodes")
+    if ops + leaves > LARGEST:
+        raise ValueError(f"the graph has {ops + leaves} boxes, more than {LARGEST}: draw a part of the model")
     recorded.draw(direction == "backward")
     caption = f"{count(leaves, 'leaf')}, {count(ops, 'op')}"
     return Graph(recorded.picture.digraph(graphviz, caption, recorded.module), ops, leaves)
 
 
 class _Picture:
-    """Boxes in frames, and edges. Boxes are numbered in the order in which they come, so that equal graphs give equal
-    text."""
+    """Boxes in frames, and edges. Boxes are numbered in the order in which they are added, so that equal graphs give
+    equal text."""
 
     def __init__(self):
         self.ids: dict = {}  # {op or leaf: its name in the DOT text}
-        self.boxes: dict = {}  # path of the module in whose frame they lie, as a tuple -> [(id, attributes)]
+        self.boxes: dict = {}  # {path of the module whose frame they lie in, as a tuple: [(id, attributes)]}
         self.edges: list = []  # (id, id, label)
 
     def add(self, key, kind, frame, tooltip, title=None, lines=(), **attributes):
@@ -139,12 +140,12 @@ class _Picture:
         self.boxes.setdefault(frame, []).append((self.ids[key], attributes))
 
     def edge(self, tail, head, *label):
-        """Each part of the label is a line: \\l ends it, and puts it at the left."""
+        """Add an edge. Each part of the label is a line; \\l ends a line and aligns it to the left."""
         text = "\\l".join(f"\u00a0{part}\u00a0" for part in label if part)  # SVG drops spaces that break
         self.edges.append((self.ids[tail], self.ids[head], text + "\\l" * ("\\l" in text)))
 
     def digraph(self, graphviz, caption, module):
-        """A graphviz.Digraph. module(path): what stands in the frame of a module."""
+        """Return a graphviz.Digraph. module(path): the title of a module's frame."""
         dot = graphviz.Digraph("minigrad", graph_attr={**FONT, "label": f"<{small(caption, GREY)}>", "tooltip": " "})
         dot.attr("graph", bgcolor="transparent", ranksep="0.3", nodesep="0.22")
         dot.attr("node", **FONT, fontsize="11", fontcolor=DARK, shape="box", style="filled", height="0", width="0")
@@ -152,6 +153,7 @@ class _Picture:
         paths = list(dict.fromkeys(path[:n] for path in self.boxes for n in range(len(path) + 1)))
 
         def fill(frame, path):
+            """Add the boxes of the module at `path`, and the frames of the modules in it."""
             for id, attributes in self.boxes.get(path, []):
                 frame.node(id, **attributes)
             for i, inner in enumerate(paths):
@@ -168,7 +170,7 @@ class _Picture:
 
 
 class _Recorded:
-    """The graph behind the nodes `roots`, to be drawn in a _Picture.
+    """The graph behind the nodes `roots`, and its _Picture.
 
     uses: {value: its uses}, each (op, number of the input), or (START, None) for a root."""
 
@@ -191,7 +193,7 @@ class _Recorded:
         self.norms = self._norms() if "grad_norm" in show else None
 
     def _norms(self):
-        """{value: |its gradient|, (value, use): |what comes by that use|} of the sum of the roots."""
+        """{value: |its gradient|, (value, use): |the part of it from that use|}, of the sum of the roots."""
         parts: dict = {}
 
         def inspect(op, dys, dxs):
@@ -238,7 +240,7 @@ class _Recorded:
 
     def _add_op(self, op, backward):
         outputs = [] if backward else self._outputs(op)
-        made = op.describe().replace(os.path.dirname(op.line[0]) + os.sep, "")  # pictures may be published: no folders
+        made = op.describe().replace(os.path.dirname(op.line[0]) + os.sep, "")  # no folders: pictures may be published
         border = {"penwidth": "2"} if any(node.op is op for node in self.roots) else {}
         if backward:
             title, text = f"{op.name} backward", textwrap.wrap(derivative(op, self.found[op], self.letters), 40)
@@ -255,17 +257,17 @@ class _Recorded:
     def _add_leaf(self, node, suffix):
         inside = _common([_place(key) for key, _ in self.uses[node]])
         name = self.names.get(node, "leaf")
-        short = name.removeprefix(".".join(inside) + ".")  # the frame says the rest
+        short = name.removeprefix(".".join(inside) + ".")  # the frame's title has the rest
         lines = [(f"{node.shape} {node.dtype}", DIM)] if self.shapes else []
         self.picture.add(node, "leaf", inside, f"leaf: {name}", short + suffix, lines)
 
     def _parameters(self, op):
-        dull = ["None", "False", *(str(node.shape) for node in self.found[op].values() if self.shapes)]
-        shown = [f"{key}={parameter(value)}" for key, value in op.params.items() if parameter(value) not in dull]
+        left_out = ["None", "False", *(str(node.shape) for node in self.found[op].values() if self.shapes)]
+        shown = [f"{key}={parameter(value)}" for key, value in op.params.items() if parameter(value) not in left_out]
         return [", ".join(shown)] if shown else []
 
     def _outputs(self, op):
-        """A line for each result of an op that has a name or a shape to show."""
+        """A line for each result of an op that has a name, or whose shape is shown."""
         lines = []
         for _, node in sorted(self.found[op].items()):
             shape = f"{node.shape} {node.dtype}" if self.shapes else ""
@@ -274,17 +276,18 @@ class _Recorded:
         return lines[:5] + [(f"and {len(lines) - 5} more", DIM)] * (len(lines) > 5)
 
     def _output_of(self, node):
-        """Which output of its op a value is, if there are several."""
+        """ "[1]" for output 1 of an op with several outputs, or "" of an op with one."""
         return f"[{node.index}]" if node.op is not None and node.op.outputs else ""
 
     def _norm_of(self, gradient):
-        """The label of an edge: the norm of the gradient of a value, or of a (value, use)."""
+        """The label of an edge: the norm of a gradient, for a value or a (value, use)."""
         if self.norms is None:
             return ""
         return f"{self.norms[gradient]:.3g}" if gradient in self.norms else "no grad"
 
     def module(self, path):
-        """The last part of a module's path (but blocks.0, not 0) and its class. The frames around it say the rest."""
+        """The title of a module's frame: the end of its path, such as attn or blocks.0, and its class. The frames around
+        it have the rest of the path."""
         return re.sub(r"^.*\.(?=[^.]*[^.\d])", "", path) + self.classes.get(path, "")
 
 
@@ -313,5 +316,5 @@ def _place(op):
 
 
 def _common(places):
-    """The path of the innermost module that holds all of them."""
+    """The path of the innermost module that contains all of these places."""
     return tuple(level[0] for level in takewhile(lambda level: len(set(level)) == 1, zip(*places)))
