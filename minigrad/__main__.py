@@ -2,8 +2,8 @@
 
     minigrad train --steps 500                a small GPT, on little stories; --text FILE takes a text of your own
     minigrad sample --prompt "The "           let it write
-    minigrad report --text "The list of"      what its heads do, and their gradients, as an HTML file
-    minigrad check my_ops.py                  the gradients of your own ops
+    minigrad report --text "The list of"      its attention heads and their gradients, as an HTML file
+    minigrad check my_ops.py                  check the gradients of your own ops
 
 minigrad COMMAND -h lists a command's options; minigrad --version prints the version. python -m minigrad is the same
 program.
@@ -16,29 +16,30 @@ from .base import cli, ranks
 from .base.errors import unknown
 from .version import __version__
 
-MODEL = {  # name: what it does. The module commands/name.py has its main
+MODEL = {  # {name: what the command does}; its main is in the module commands/name.py
     "train": "train a character model, or go on with its training",
     "sample": "have a trained model write",
 }
 TOOLS = {
     "learn": "write your own engine, step by step, and have it checked",
-    "check": "the gradients of every op, or of those in a file, against finite differences",
-    "doctor": "what this machine has for minigrad, and whether it computes correctly",
+    "check": "check the gradients of every op, or of the ops in a file, against finite differences",
+    "doctor": "list what this machine has for minigrad, and test that it computes correctly",
 }
 
 
 def command(name):
-    """The module of commands/ with this name. Only the one that was typed is imported."""
+    """Import the module of commands/ with this name. Only the module of the command that was typed is imported."""
     return importlib.import_module(f".commands.{name}", __package__)
 
 
 def studies():
+    """{name: what the command does} of the commands that study heads, which share the module commands/study.py."""
     return {name: does for name, (does, *_) in command("study").COMMANDS.items()}
 
 
 def usage():
     lines = ["usage: minigrad COMMAND ...", "", (__doc__ or "").rstrip()]
-    for title, listed in ("a model", MODEL), ("what its heads do", studies()), ("gradients, and this machine", TOOLS):
+    for title, listed in ("a model", MODEL), ("its heads", studies()), ("your engine, gradients, this machine", TOOLS):
         lines += ["", f"{title}:", *(f"  {name:14}{does}" for name, does in listed.items())]
     return "\n".join(lines)
 
@@ -61,7 +62,7 @@ def main(argv=()):
 
 
 def run():
-    """The program `minigrad`."""
+    """Run the program `minigrad`, and exit with its status."""
     try:
         status = main(sys.argv[1:])
     except SystemExit as stop:

@@ -1,7 +1,7 @@
-"""What the commands of `minigrad` share: numbers with limits, outputs tried before the work, one line for an error.
+"""The parts that all commands of `minigrad` share: options within limits, output files, and errors in one line.
 
-What the user can put right is one line on stderr and exit status 2. Status 1 means that the work was done and found
-something wrong. A bug in minigrad is neither: it keeps its traceback.
+An error that the user can put right is one line on stderr and exit status 2. Status 1 means that the command did its
+work and found something wrong. A bug in minigrad keeps its traceback.
 """
 
 import argparse
@@ -31,12 +31,12 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **options)
 
     def error(self, message):
-        # argparse's "argument --steps: must be at least 1" reads better without two of its words.
+        # argparse says "argument --steps: must be at least 1"; we say "--steps must be at least 1".
         raise CommandError(message.removeprefix("argument ").replace(": must ", " must ", 1))
 
 
 def number(kind, **limits):
-    """A `type` for add_argument: an int or a float within limits, such as number(float, above=0, at_most=1)."""
+    """Return a `type` for add_argument: an int or a float within limits, such as number(float, above=0, at_most=1)."""
 
     def read(typed):
         try:
@@ -44,9 +44,9 @@ def number(kind, **limits):
         except ValueError:
             what = "a whole number" if kind is int else "a number"
             raise argparse.ArgumentTypeError(f"must be {what}, not {typed!r}") from None
-        if not all(LIMITS[name](value, limit) for name, limit in limits.items()):  # NaN is within none
-            said = " and ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in limits.items())
-            raise argparse.ArgumentTypeError(f"must be {said}, not {typed}")
+        if not all(LIMITS[name](value, limit) for name, limit in limits.items()):  # NaN is within no limit
+            within = " and ".join(f"{name.replace('_', ' ')} {limit}" for name, limit in limits.items())
+            raise argparse.ArgumentTypeError(f"must be {within}, not {typed}")
         return value
 
     return read
@@ -58,14 +58,17 @@ path = Path  # a `type` for add_argument
 
 
 def numbers(**limits):
-    """A `type` for add_argument: whole numbers with commas between them, each within limits, as a list."""
+    """Return a `type` for add_argument: a list of whole numbers, typed with commas between them, each within limits."""
     each = number(int, **limits)
     return lambda typed: [each(part) for part in typed.split(",")]
 
 
 def file_to_write(file, option, example, *suffixes):
-    """Make the folder of an output, before the work. suffixes: what its name may end with, such as ".html", and "" for
-    no suffix; without them, anything. Raises CommandError, or OSError, if the file cannot be written."""
+    """Make the folder of an output file, so that errors come before the work, and return the file's Path.
+
+    option: the option that names the file. example: a good name, for the errors. suffixes: the endings that the name
+    may have, such as ".html", or "" for none; if none are given, all names are allowed. Raises CommandError, or
+    OSError, if the file cannot be written."""
     file = Path(file)
     if suffixes and file.suffix not in suffixes:
         ends = " or ".join(filter(None, suffixes))
@@ -78,7 +81,7 @@ def file_to_write(file, option, example, *suffixes):
 
 @contextlib.contextmanager
 def refusing(*errors):
-    """Around a call that checks what was typed: its errors of these types become CommandErrors."""
+    """Within the with-block, errors of these types become CommandErrors: the call in it checks the user's options."""
     try:
         yield
     except errors as error:
@@ -86,7 +89,7 @@ def refusing(*errors):
 
 
 def typed(*words):
-    """The line to type, from here, to run `minigrad` with these words."""
+    """Return the command line that runs `minigrad` with these words, in the way in which this program was started."""
     program = [sys.argv[0]]
     if Path(sys.argv[0]).stem != "minigrad":
         program = [sys.executable, "-m", "minigrad"]
@@ -102,17 +105,18 @@ def note(text):
 
 @contextlib.contextmanager
 def one_line(name):
-    """Expected errors end the program with one line on stderr, after the command's name, and a status."""
+    """Within the with-block, an expected error ends the program with an exit status and one line on stderr, which
+    begins with `name`, the command's name."""
     try:
         yield
-        sys.stdout.flush()  # a full disk, or a closed pipe, shows here at the latest
+        sys.stdout.flush()  # a full disk or a closed pipe raises here at the latest
     except KeyboardInterrupt:
         line, status = "stopped", 128 + signal.SIGINT
-    except BrokenPipeError:  # `| head` has read enough; Python would write the rest at exit, and complain
+    except BrokenPipeError:  # `| head` has ended. Python would write the rest at exit, and fail again
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         sys.exit(141)
     except EXPECTED as error:
-        line = said(error) if isinstance(error, OSError) else str(error) or "not enough memory"
+        line = in_words(error) if isinstance(error, OSError) else str(error) or "not enough memory"
         status = getattr(error, "status", 2)
     else:
         return
@@ -121,6 +125,6 @@ def one_line(name):
     sys.exit(status)
 
 
-def said(error):
+def in_words(error):
     """An OSError in words, with the name of its file."""
     return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part is not None)

@@ -1,9 +1,10 @@
-"""Which parts of minigrad work on this machine, why others do not, and whether results are correct.
+"""List the parts of minigrad that work on this machine, and say why others do not and whether results are correct.
 
     minigrad doctor
 
-A line for each thing; then every backend takes a step of a small network with attention, whose gradients must be those
-of NumPy in float64. Exit status 1 if one is wrong. The first run on a machine compiles kernels, which takes longer.
+It prints a line for each part. Then every backend computes the gradients of a small network with attention, which must
+agree with NumPy's in float64. The exit status is 1 if one does not. The first run on a machine compiles kernels, which
+takes longer.
 
 `minigrad check --device cuda` checks every op on a GPU.
 """
@@ -31,13 +32,13 @@ TOLERANCE = 1e-4  # allowed error of float32, relative to a gradient's largest e
 
 
 def inventory():
-    """{name of a program, package or device: its version, or why it cannot be used}."""
+    """{name of a program, package or device: its version, or the reason why it cannot be used}."""
     system = f"{platform.python_version()}, {platform.system()} {platform.machine()}, {cores()} cores"
     found = {"minigrad": f"{__version__} in {Path(__file__).parents[1]}", "Python": system, "NumPy": np.__version__}
     for name, function in {"C++ compiler": compiler, "kernel cache": folder, "GPU": gpu}.items():
         try:
             found[name] = str(function())
-        except Exception as error:  # reporting what is wrong with a library is the purpose here
+        except Exception as error:  # whatever is wrong with a library is what this command reports
             found[name] = f"none: {first_line(error)}"
     found["dot"] = shutil.which("dot") or "none: install Graphviz for pictures of graphs"
     try:
@@ -52,7 +53,7 @@ def compiler():
 
 
 def gpu():
-    backend.get("cuda")  # raises DeviceError, which says what is missing
+    backend.get("cuda")  # raises DeviceError, which names what is missing
     import cupy
 
     about, driver = cupy.cuda.runtime.getDeviceProperties(0), cupy.cuda.runtime.driverGetVersion()
@@ -62,7 +63,8 @@ def gpu():
 
 
 def gradients(on, dtype):
-    """Gradients of a network that a backend computes, as NumPy arrays. It is large enough for native kernels."""
+    """The gradients of a network, computed by the backend `on`, as NumPy arrays. The network is large enough for native
+    kernels."""
     rng = np.random.default_rng(0)
     arrays = (rng.standard_normal((64, 64)).astype(dtype) for _ in range(2))
     x, w = (from_backend(on.from_numpy(a), on, requires_grad=True) for a in arrays)
@@ -74,7 +76,8 @@ def gradients(on, dtype):
 
 
 def self_test(on):
-    """What is wrong with a backend, in words; '' if nothing is. Raises CompilerError if its kernels do not compile."""
+    """Return what is wrong with a backend, in words, or '' if nothing is. Raises CompilerError if its kernels do not
+    compile."""
     try:
         found = gradients(on, np.float32)
     except CompilerError:

@@ -1,4 +1,4 @@
-"""minigrad learn: examples/weekend/, which a wheel carries inside the package."""
+"""minigrad learn runs examples/weekend/learn.py, which a wheel contains inside the package."""
 
 import importlib.util
 from pathlib import Path

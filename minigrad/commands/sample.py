@@ -1,8 +1,8 @@
-"""Let a trained model write.
+"""Have a trained model write.
 
     minigrad sample runs/book --prompt "The "
 
-What it draws depends on --seed alone.
+The same --seed gives the same text.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ def main(argv=()):
     parser = cli.Parser("minigrad sample", description=__doc__)
     what = f"a file of minigrad train, or a run's folder (default: {runs.FOLDER})"
     parser.add_argument("checkpoint", nargs="?", type=Path, default=runs.FOLDER, metavar="CHECKPOINT", help=what)
-    parser.add_argument("--prompt", default="", metavar="TEXT", help="how it begins (default: a new line, if possible)")
+    parser.add_argument("--prompt", default="", metavar="TEXT", help="the beginning (default: a new line, if possible)")
     parser.add_argument("--tokens", type=cli.COUNT, default=500, metavar="N", help="characters to add (default: 500)")
     heat, share = cli.number(float, at_least=0), cli.number(float, above=0, at_most=1)
     parser.add_argument("--temperature", type=heat, default=0.8, metavar="N", help="0 is greedy (default: 0.8)")
@@ -35,9 +35,10 @@ def main(argv=()):
 
 
 def write(model, vocab, prompt, tokens, device, seed, temperature=0.8, top_k=None, top_p=None):
-    """Print the prompt, or for an empty one a new line if the text has any, and what the model adds to it, each
-    character as soon as it is drawn. Random numbers come from a separate stream. Raises FloatingPointError for weights
-    so large that the logits overflow."""
+    """Print the prompt and what the model adds to it, each character as soon as it is drawn.
+
+    An empty prompt is replaced by a new line, if the vocabulary has one. Training draws from another stream of random
+    numbers. Raises FloatingPointError for weights so large that the logits overflow."""
     prompt = prompt or vocab.beginning
     idx = tensor(vocab.encode(prompt)[None], device=device)  # (1, T)
 

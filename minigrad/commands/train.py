@@ -4,8 +4,8 @@
     minigrad train --text book.txt --out runs/book    train on a text of your own
     minigrad train --resume                           continue a run that stopped, as if it never had
 
-The folder --out gets last.safetensors (all that --resume needs), best.safetensors (the lowest validation loss),
-and losses.csv. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with status 128
+The folder --out gets last.safetensors, from which --resume continues, best.safetensors, with the lowest validation
+loss, and losses.csv. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with status 128
 plus the signal's number. A run is never overwritten: choose another --out, or remove the old run yourself.
 """
 
@@ -39,7 +39,7 @@ def arguments(argv):
 
 
 def main(argv=()):
-    if distributed.world()[0] > 0:  # joins MPI, too, before there is an error for process 0 to tell
+    if distributed.world()[0] > 0:  # this joins MPI, and must come before an error that process 0 reports
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     args = arguments(argv)
     typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
@@ -55,12 +55,12 @@ def main(argv=()):
 
 
 def again(device, *words):
-    """The command line for a command on the same device."""
+    """Return the command line for another command on the same device."""
     return cli.typed(*words, *([] if device == "cpu" else ["--device", device]))
 
 
 def finish(run, out):
-    """What is printed and written when a run has finished."""
+    """Print the result of a finished run, a text by its model, and the commands to go on with."""
     bits = f"{run.best_loss:.4f} nats, or {run.best_loss / math.log(2):.2f} bits, per character"
     print(f"best validation loss: {bits}")
     print("it writes:\n")

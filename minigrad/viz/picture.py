@@ -286,8 +286,8 @@ class _Recorded:
         return f"{self.norms[gradient]:.3g}" if gradient in self.norms else "no grad"
 
     def module(self, path):
-        """The title of a module's frame: the end of its path, such as attn or blocks.0, and its class. The frames around
-        it have the rest of the path."""
+        """The title of a module's frame: the end of its path, such as attn or blocks.0, and its class. The rest of the
+        path is in the frames around it."""
         return re.sub(r"^.*\.(?=[^.]*[^.\d])", "", path) + self.classes.get(path, "")
 
 
