@@ -39,6 +39,7 @@ from ..base.progress import busy, duration
 from ..base.tables import columns
 from ..nn.attention import all_take
 from ..tensor import Tensor
+from ..typing import Array
 from .cut import EdgeCut
 from .importance import returned_loss, value_of
 from .layers import undisturbed
@@ -71,7 +72,7 @@ class Flow:
     stopped = False
 
     def __init__(
-        self, sources: Sequence[Node], inputs: Sequence[tuple[Node, str]], edges: Any, errors: Any, known: Any,
+        self, sources: Sequence[Node], inputs: Sequence[tuple[Node, str]], edges: Array, errors: Array, known: Array,
         loss: float,
     ) -> None:  # fmt: skip
         self.sources, self.inputs, self.loss = list(sources), list(inputs), loss

@@ -49,7 +49,9 @@ class Gradient:
 
 @dataclass
 class Entry:
-    """A step of backward: its op, the line that ran the op in the forward ("" if unknown), and gradients in and out."""
+    """A step of backward: its op, the line that ran the op in the forward, and the gradients in and out.
+
+    made: "file.py:12", or "" if the line is not known, or is the same for all steps."""
 
     op: str
     scope: str
@@ -77,7 +79,7 @@ class Entry:
 
 @dataclass
 class Ledger:
-    """The entries of a backward pass, in order. str() is the ledger to read."""
+    """The entries of a backward pass, in order. str() is the text to read."""
 
     title: str
     entries: list[Entry]
@@ -113,7 +115,7 @@ def ledger(
     if loss.node is None:
         raise GraphError("no graph was recorded for this loss: made under no_grad(), or nothing requires a gradient")
     ops = reachable([loss.node], 0)
-    if isinstance(head, str):
+    if isinstance(head, (str, tuple)):
         scope, head = head_of(head, _heads_in(ops, names))
     graph = {op: nodes for op, nodes in ops.items() if _within(op.scope, scope)}
     if not graph:
@@ -146,8 +148,14 @@ def ledger(
             if dx is not None:
                 gives.append(gradient(node, dx, argument(op, i), numbers[i]))
         entries.append(Entry(op.name, op.scope, _made_at(op), upstream, derivative(op, graph[op], letters), gives))
-    where = f"backward of {scope or 'all'}" + ("" if head is None else f", head {head}")
-    return Ledger(f"{where}: {len(entries)} of {len(ops)} steps", entries, values == "full")
+    title = f"backward of {scope or 'all'}" + ("" if head is None else f", head {head}")
+    title += f": {len(entries)} of {len(ops)} steps"
+    lines = {entry.made for entry in entries}
+    if len(lines) == 1 and lines != {""}:  # said once, as when a function computes the loss in one line
+        title += f", made at {lines.pop()}"
+        for entry in entries:
+            entry.made = ""
+    return Ledger(title, entries, values == "full")
 
 
 def _heads_in(ops, names):

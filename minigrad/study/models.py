@@ -23,11 +23,11 @@ class AttentionOnly(Module):
     attention that each add to the residual stream, and an untied head. Without norms, MLPs and biases, the logits are a
     sum over paths through heads. Attributes are named as in nn.GPT.
 
-    The initial weights are normal. Their std is .19 for tokens, .375 for positions, 1/√C for Q, K, V and the
-    unembedding, which keeps the size of numbers from layer to layer, and 1/√(2C) for O. At C = 64, where these are .125
-    and .088, two layers learn induction within a few hundred steps (examples/induction_heads.py). They were found by
-    trial. Positions are the larger part of the input because the first thing to learn is to look at the token before.
-    impl defaults to the form that is fastest at small sizes and that head hooks use anyway."""
+    The initial weights are normal, with a std of .19 for tokens, .375 for positions, 1/√C for Q, K, V and the
+    unembedding, which keeps the size of numbers from layer to layer, and 1/√(2C) for O. These were found by trial: at
+    C = 64 two layers learn induction within a few hundred steps (examples/induction_heads.py). Positions are the larger
+    part of the input, since the first thing to learn is to look at the token before. impl is "batched" by default,
+    which is fastest at small sizes, and which head hooks take anyway."""
 
     def __init__(
         self, vocab_size: int, block_size: int, n_layer: int = 2, n_head: int = 4, n_embd: int = 64,

@@ -1,4 +1,5 @@
-"""What kind of head is it? Scores on random tokens that repeat, where only the context says what comes next."""
+"""Scores that tell previous-token, duplicate-token and induction heads, on random tokens that repeat: there only the
+context says what comes next."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -22,11 +23,12 @@ KINDS = {
     "duplicate": stats.duplicate,
     "induction": stats.induction,
 }
-_NUMBERS = 2**24  # how many numbers of a layer's patterns are held at a time
+_AT_ONCE = 2**24  # the most numbers of a layer's patterns that are held at a time
 
 
 def repeated_tokens(periods: Array | Sequence[int], vocab_size: int, length: int, generator: Generator) -> Tensor:
-    """For each period p, p distinct random tokens, over and over: periods (B,) ints -> (B, length) int64."""
+    """Return sequences that repeat p distinct random tokens, for each period p: periods (B,) ints -> (B, length)
+    int64."""
     order = generator.uniform((len(periods), vocab_size)).argsort(-1)  # (B, V): each row a permutation of all tokens
     at = np.arange(length) % np.reshape(periods, (-1, 1))  # (B, length)
     return tensor(np.take_along_axis(order, at, -1))
@@ -35,15 +37,15 @@ def repeated_tokens(periods: Array | Sequence[int], vocab_size: int, length: int
 def head_scores(
     model: "Module", kinds: Sequence[str] = tuple(KINDS), periods: Sequence[int] = (9, 16), n: int = 64, seed: int = 0
 ) -> HeadTable:
-    """A HeadTable of where each head of a language model looks on repeated random tokens, numbers from 0 to 1:
+    """Return a HeadTable of where each head of a language model looks on repeated random tokens, from 0 to 1:
 
         previous    attention to the token before
         duplicate   attention to earlier copies of the current token
         induction   prefix matching (Olsson et al. 2022): attention to what followed these copies
 
-    They are means over the queries to which they apply (study.stats). Each period gives n sequences of block_size
-    tokens; scores are means over the periods. At least one of them should not occur in training: on a single period,
-    looking back by a fixed distance is as good as induction.
+    Each is a mean over the queries to which it applies (study.stats), over n sequences of block_size tokens for each
+    period, and over the periods. At least one period should not occur in training: on a single period, looking back by
+    a fixed distance is as good as induction.
 
     The model is called as model(idx), in eval mode and without gradients. vocab_size and block_size are attributes of
     it or of model.config. Raises KeyError for an unknown kind, and ValueError for a period that does not fit twice into
@@ -51,23 +53,24 @@ def head_scores(
     kinds, periods = as_list(kinds), as_list(periods)
     if n < 1 or not periods:
         raise ValueError(f"scores need sequences and periods, got n={n} and {len(periods)} periods")
-    if strange := [kind for kind in kinds if kind not in KINDS]:
-        raise KeyError(unknown("kind of score", strange[0], KINDS))
+    for kind in kinds:
+        if kind not in KINDS:
+            raise KeyError(unknown("kind of score", kind, KINDS))
     V, T = _size(model, "vocab_size"), _size(model, "block_size")
     for p in periods:
         if not 1 <= p <= min(V, T // 2):
             raise ValueError(
-                f"no period {p}: it takes {p} different tokens, and there are {V}; and {2 * p} positions for two "
+                f"no period {p}: it takes {p} different tokens, and there are {V}; it takes {2 * p} positions for two "
                 f"repetitions, and there are {T} in block_size"
             )
     layers = attention_layers(model)
     sums = {kind: {path: np.zeros(layer.num_heads) for path, layer in layers.items()} for kind in kinds}
-    at_once = max(1, _NUMBERS // max(layer.num_heads * T * T for layer in layers.values()))
+    at_once = max(1, _AT_ONCE // max(layer.num_heads * T * T for layer in layers.values()))
     generator, device = Generator(seed), next(model.parameters()).device
     with undisturbed(model), ExitStack() as stack:
         for path, layer in layers.items():
 
-            def score(layer, pattern, path=path):  # idx is set below
+            def score(layer, pattern, path=path):  # idx is the batch of the loop below
                 for kind in kinds:
                     each = KINDS[kind](pattern.numpy(), idx.numpy())
                     sums[kind][path] += each * len(idx) / (n * len(periods))
@@ -80,7 +83,7 @@ def head_scores(
 
 
 def _size(model, name):
-    """An attribute of the model's config or, if it has none, of the model."""
+    """An attribute of the model's config, or of the model if it has no config."""
     size = getattr(getattr(model, "config", model), name, None)
     if size is None:
         raise ValueError(f"{type(model).__name__} must have {name}, or a config with it")

@@ -10,7 +10,7 @@ It works by head hooks (nn.MultiheadAttention.register_head_hook) and by hooks o
 """
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ from .stats import GRADIENTS, POSITIONS, STATS, TOKENS, HeadTable
 if TYPE_CHECKING:
     from ..nn.attention import MultiheadAttention
     from ..nn.module import Module
+    from ..training.text import CharVocab
 
 SHAPES = {  # {attribute of a LayerTrace that each head has: its shape}
     "q": "(B, n, T, d_k)", "k": "(B, n, S, d_k)", "v": "(B, n, S, d_v)", "scores": "(B, n, T, S)",
@@ -159,9 +160,10 @@ class HeadTrace:
         return HeadTable(columns, self._heads)
 
     def to_html(
-        self, path: FilePath, tokens: Any = None, title: str = "Attention heads", importance: Any = None,
-        flow: Any = None, vocab: Any = None, of: str = "the loss", losses: Any = None, lessons: Iterable[Any] = (),
-        limit: int = report.LIMIT,
+        self, path: FilePath, tokens: Any = None, title: str = "Attention heads",
+        importance: Mapping[str, Mapping[str, Array]] | None = None, flow: Any = None,
+        vocab: "Callable[[int], str] | Sequence[str] | CharVocab | None" = None, of: str = "the loss",
+        losses: Array | None = None, lessons: Iterable[Any] = (), limit: int = report.LIMIT,
     ) -> Path:  # fmt: skip
         """Write the patterns, their gradients and .table() as one HTML file, and return its path.
 

@@ -83,8 +83,11 @@ def test_one_head_of_a_trace():
 
 def test_a_ledger_of_a_head():
     model = gpt()
-    by_name = study.ledger(lambda: model(*tokens())[1], head="1.2", names=model)
-    by_path = study.ledger(lambda: model(*tokens())[1], ATTN, head=2, names=model)
+
+    def loss():
+        return model(*tokens())[1]
+
+    by_name, by_path = study.ledger(loss, head="1.2", names=model), study.ledger(loss, ATTN, head=2, names=model)
     assert by_name.title == by_path.title and len(by_name.entries) == len(by_path.entries) > 5
 
 
