@@ -3,8 +3,8 @@
     python examples/backprop_between_heads.py
 
 Two layers of two heads read C A B C A, and B should come next, as it did after the first A. The weights are set so
-that each head does something that can be said in words (see HEADS). The residual stream has a place for each token, for
-each position, and for each token that stood `before`, from which the logits are read.
+that each head has a simple job (see HEADS). The residual stream has a dimension for each token, for each position, and
+for each token that stood `before`, from which the logits are read.
 
 A part u of the model writes into the stream, and a reader v.p reads it: q, k or v of a head, or the logits. The edge
 u → v.p says how the loss changes as what u sends to v.p, and to no other reader, grows:
@@ -13,7 +13,7 @@ u → v.p says how the loss changes as what u sends to v.p, and to no other read
     study.flow    the same of the model as a Module, from one backward
     differences   (L(1 + h) - L(1 - h)) / 2h, where the factor 1 ± h is on what u sends to v.p
 
-⟨z, dz⟩, the gradient of a gate on the head, is that of one head's backward by hand, and of trace.table().
+⟨z, dz⟩, the gradient of a gate on the head, is computed by the backward of one head by hand, and by trace.table().
 """
 
 import argparse
@@ -92,18 +92,18 @@ def backward(probabilities, values):
 
 
 def comes_later(v, u):
-    """Does part v of the model come after part u?"""
+    """True if part v of the model comes after part u."""
     return v == "logits" or u not in HEADS or LAYERS.index(v[0]) > LAYERS.index(u[0])
 
 
 def by_differences(edges, h=1e-5):
-    """The slope of the loss as all these edges, each a part and a reader, grow together."""
+    """The slope of the loss as all these edges, each (part, reader), grow together."""
     up, down = (forward(dict.fromkeys(edges, 1 + by))[0] for by in (h, -h))
     return (up - down) / (2 * h)
 
 
 def as_module():
-    """The same as a model: a study.AttentionOnly with these weights, in float64."""
+    """A study.AttentionOnly with these weights, in float64."""
     model = study.AttentionOnly(V, T, n_layer=2, n_head=2, n_embd=C).double()
     for module, weight in (model.wte, token), (model.wpe, position), (model.lm_head, W_U.T):
         module.weight.detach().copy_(mg.tensor(weight))
@@ -151,7 +151,7 @@ def main(argv=None):
         row("⟨z, dz⟩", (values[head][-1] * dzs[head]).sum(), gates[head[0]][head[1]])
 
     q, k, _, P, _ = values[INDUCTION]
-    S, dS = (q @ k.T)[-1], dSs[INDUCTION][-1]  # of the last query: those of the others have no gradient
+    S, dS = (q @ k.T)[-1], dSs[INDUCTION][-1]  # the last query's: the others have no gradient
     keys = "".join(f"{NAMES[t]:>12}" for t in TOKENS)
     print(f"\n    {name_of(INDUCTION) + ' reads':28}{keys}")
     row("P of the last A", *P[-1])

@@ -73,7 +73,7 @@ class TwoHeads(nn.Module):
         return ((y - target) ** 2).sum() * 0.5
 
     def part(self, name, h):
-        """The parameter that holds a head's matrix, and the index at which its transpose stands there."""
+        """(parameter, index): where the transpose of a head's matrix is."""
         if name == "W_O":
             return self.attn.out_proj.weight, np.s_[:, 2 * h : 2 * h + 2]
         start = 4 * ("W_Q", "W_K", "W_V").index(name) + 2 * h
@@ -96,10 +96,10 @@ def by_differences(model, loss, name, h, shape, step=1e-5):
 
 
 def moved_loss(model, loss, name, h, i, by):
-    """The loss after `by` is added to element i of the value or weight called `name`, of head h."""
+    """The loss with `by` added to element i of the value or weight called `name`, of head h."""
     if name in ("W_O", "W_Q", "W_K", "W_V"):
         parameter, where = model.part(name, h)
-        array = parameter.array[where].T  # shares its memory, without the graph's knowing
+        array = parameter.array[where].T  # a NumPy view: the graph does not notice the change
         before = array[i]
         array[i] = before + by
         moved = loss().item()
@@ -142,11 +142,11 @@ def main(argv=None):
         print(f"\nhead {h}\n\n    P = softmax(s q kᵀ), s = 1/√d_k")
         show({"by hand": pattern, "forward": trace["attn"].pattern[0, h]})
         for name, formula, hand in gradients:
-            came = by_autograd(model, trace, name, h)
+            found = by_autograd(model, trace, name, h)
             slopes = by_differences(model, lambda: model(*batch), name, h, hand.shape)
             print(f"\n    {formula}")
-            show({"by hand": hand, "autograd": came, "differences": slopes})
-            worst = max(worst, np.abs(hand - came).max(), np.abs(hand - slopes).max())
+            show({"by hand": hand, "autograd": found, "differences": slopes})
+            worst = max(worst, np.abs(hand - found).max(), np.abs(hand - slopes).max())
     print(f"\nlargest disagreement: {worst:.0e}")
     if args.out:
         picture = viz.graph(loss, names=model, direction="backward", show=("shape", "grad_norm"))

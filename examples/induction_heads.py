@@ -13,9 +13,10 @@ trained on, 16, shows whether the heads learned this rather than distances. (15 
 expected there: the last one must look at position 16, counted from 0, where with periods up to 15 an earlier position
 always served as well.)
 
-Why do they appear? At first nothing asks for a head that knows the token before: what it sends, by way of values and
-straight to the logits, is noise. Then the keys of the second layer begin to use it. study.flow splits the gradient of
-the head by who reads it, and by Q, K or V; the script prints that for the whole training, and says what pulled most.
+Why do they appear? At first nothing in the second layer uses a head that knows the token before: what it sends, through
+values and straight to the logits, is noise. Then the keys of the second layer begin to use it. study.flow splits the
+gradient of the head by its readers, and by Q, K or V. The script prints these edges for the whole training, and names
+the strongest.
 
 The controls: a single layer cannot do it; and with a single period, 12, the heads learn to look 11 tokens back.
 """
@@ -90,8 +91,8 @@ READERS = {"q": "Q", "k": "K", "v": "V", "": "the logits"}
 
 
 def pulls(flows, head):
-    """What pulled at a head of the first layer in training: {input: its edges to all heads of the second by this input,
-    or to the logits, at each step}."""
+    """{input: the edges from a head of the first layer to all heads of the second by this input, or to the logits,
+    added up, at each step of training}."""
     return {p: [sum(edge for *_, by, edge in flow.out_of(head) if by == p) for _, flow in flows] for p in READERS}
 
 
@@ -101,9 +102,10 @@ def strongest(flows, head):
 
 
 def why(flows, head):
-    """The same in words: when the strongest pull came, from which heads, and what was against it."""
+    """The same as a table and in words: the step of the strongest pull, the heads that it came from, and the pulls of
+    other inputs at that step."""
     if not flows:
-        return f"(nothing yet: it is looked at every {EVERY} steps)"
+        return f"(nothing yet: the flow is computed every {EVERY} steps)"
     steps, each = [step for step, _ in flows], pulls(flows, head)
     lines = ["step  " + "".join(f"{'by ' + name if p else name:>12}" for p, name in READERS.items())]
     lines += [f"{step:4}  " + "".join(f"{each[p][i]:+12.4f}" for p in READERS) for i, step in enumerate(steps)]

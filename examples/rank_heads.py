@@ -2,9 +2,9 @@
 
     python examples/rank_heads.py
 
-It trains a small model (about half a minute) and ranks its heads by ablation, by gate gradients, and by the integral of
-these as all gates close (study.head_importance), on one half of some held-out batches. On the other half it measures
-the loss without the first 0, 1, 2, … heads of each ranking.
+It trains a small model (about half a minute). On half of some held-out batches it ranks the heads by ablation, by gate
+gradients, and by the integral of gate gradients as all gates close (study.head_importance). On the other half it
+measures the loss without the first 0, 1, 2, … heads of each ranking.
 """
 
 import argparse

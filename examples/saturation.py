@@ -7,15 +7,15 @@ scores, so that
 
     dS = P ⊙ (dP - D),   D = Σ_j P_j dP_j.
 
-Where P is 1 at a single key, D is that key's dP: for that key the factor dP - D is 0, and for all others the factor P
-is. So dS is 0 whatever dP is. The first table shows ‖dS‖, the gradient that reaches the scores, given a unit-normal
-gradient of the pattern over 32 keys; each number is the median over queries.
+Where P is 1 at a single key, D is the dP of that key. There the factor dP - D is 0, and at all other keys P is 0. So dS
+is 0, whatever dP is. The first table shows ‖dS‖, the gradient that reaches the scores, for a unit-normal gradient of
+the pattern over 32 keys. Each number is the median over queries.
 
-What that does to a head: a sequence holds 16 pairs of a key and a value; asked for each key, in another order, one head
-has to find its pair and to say the value. It is trained from the same random numbers as usual; with W_Q and W_K 4 times
-as large, which makes the scores 16 times as large; and so again, but with each q and k divided by its root mean square.
-That is the remedy: the scores then stay within ±√d_k, however large W_Q and W_K are (query-key normalisation: Henry et
-al. 2020, and Dehghani et al. 2023 for very large vision transformers).
+The second table shows what that does to a head. A sequence has 16 pairs of a key and a value. Asked for each key, in
+another order, one head has to find its pair and to give the value. It is trained three times, from the same random
+numbers: as usual; with W_Q and W_K 4 times as large, which makes the scores 16 times as large; and so again, with each
+q and k divided by its root mean square. That is the remedy: the scores then stay within ±√d_k, however large W_Q and
+W_K are (query-key normalisation: Henry et al. 2020, and Dehghani et al. 2023 for very large vision transformers).
 """
 
 import argparse
@@ -43,8 +43,7 @@ def gradient_and_top(d_k, scale, queries=500, keys=32):
 class Lookup(nn.Module):
     """keys, values (B, S) and the keys asked for (B, T) -> logits of their values (B, T, V), through one head.
 
-    scores: how many times as large as usual the scores are at the start. normed: divide each q and k by its root mean
-    square."""
+    scores: a factor of the scores at the start. normed: divide each q and k by its root mean square."""
 
     def __init__(self, scores=1, normed=False):
         self.keys, self.values, self.questions = (nn.Embedding(V, C) for _ in range(3))

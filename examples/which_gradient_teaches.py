@@ -5,19 +5,19 @@
     python examples/which_gradient_teaches.py --out teaches.png  also draws the curves: a panel for each training
 
 The model and the task are those of induction_heads.py. There a head of the first layer comes to look at the token
-before, since a head of the second layer asks for it by its keys: that is what study.flow says. But an edge of the
-gradient may be large and teach nothing. So here study.cut_gradient takes single paths out of the backward pass, from
-the first layer into the second layer's Q, K or V, while all values stay as they are, and the model trains.
+before, and study.flow says why: a head of the second layer asks for it through its keys. But an edge of the gradient
+may be large and teach nothing. So here study.cut_gradient takes single paths out of the backward pass, from the first
+layer into the second layer's Q, K or V, and the model trains. All values stay as they are.
 
-Controls: as much gradient as comes by way of K, but in a random direction, is taken away instead; the first layer's W_K
-stays as it was drawn; the cut is made in a part of the training only; and a head is given to the model, its pattern
-held on the token before (as Singh et al. 2024, arXiv 2404.07129, hold parts of a circuit to find what waits for what).
+There are four controls. A random gradient, as large as the one through K, is taken away instead. The first layer's W_K
+stays as it was drawn. The cut is made in a part of the training only. And a head is given to the model: its pattern is
+held on the token before (as Singh et al. 2024, arXiv 2404.07129, hold parts of a circuit fixed in training).
 
-With K's gradient cut, no head forms that looks at the token before; with Q's or V's cut, or as much at random, one
-does: a head is taught through its keys. In the end most predictions are right all the same: with K's cut, the first
-layer tells a token where it stood before, and the second finds that position by Q. With both cut, neither forms. We
-found no earlier work that cuts gradients in training to explain a head; the nearest, Gradient Routing (arXiv
-2410.04332), does so to decide where a model learns.
+With K's gradient cut, no head forms that looks at the token before. With Q's or V's cut, or as much at random, one
+does: the head is taught through the keys of the second layer. In the end most predictions are right all the same: with
+K's cut, the first layer tells a token where it stood before, and the second finds that position by Q. With both cut,
+neither forms. We found no earlier work that cuts gradients in training to explain a head. The nearest, Gradient Routing
+(arXiv 2410.04332), does so to decide where a model learns.
 """
 
 import argparse
@@ -36,7 +36,7 @@ FORMED = 0.3  # the score from which we say that a head looks at the token befor
 
 
 def disturb(model):
-    """Take away from the gradient by way of K, at each position, a random vector of its length."""
+    """Subtract from the gradient through K, at each position, a random vector of the same length."""
     written = {}
 
     def disturbed(dy):
@@ -66,14 +66,15 @@ def give(model):
 
 
 class Training:
-    """A way to train. cut: the inputs of the second layer into which the first layer's gradient is cut. begin, end: the
-    steps between which it is. frozen: does the first layer's W_K stay as it is? prepare: a function of the model."""
+    """A way to train. cut: inputs of the second layer, "q", "k" or "v", from which no gradient reaches the first layer.
+    begin, end: the cut is made from step `begin` up to `end`. frozen: True to keep the first layer's W_K as it was
+    drawn. prepare: a function that changes the model first."""
 
     def __init__(self, cut="", begin=0, end=math.inf, frozen=False, prepare=None):
         self.cut, self.begin, self.end, self.frozen, self.prepare = cut, begin, end, frozen, prepare
 
     def run(self, seed, steps):
-        """-> (the model, its previous-token score after each EVERY steps)."""
+        """Train, and return (the model, its previous-token scores after every EVERY steps)."""
         model, scores = task.new_model(seed), []
         if self.prepare is not None:
             self.prepare(model)
@@ -112,7 +113,7 @@ TRAININGS = {
 
 
 def previous(model):
-    """How much the head of the first layer that does so most looks at the token before: from 0 to 1."""
+    """The largest previous-token score of a head of the first layer, from 0 to 1."""
     return float(study.head_scores(model, ["previous"], [task.UNSEEN])["previous"][FIRST].max())
 
 
@@ -121,7 +122,8 @@ def spread(numbers):
 
 
 def draw(panels, path):
-    """{title: (steps, runs)} by matplotlib: thin lines for runs, a thick one for their mean, the first mean in grey."""
+    """Draw panels, {title: (steps, runs)}, by matplotlib: a thin line for each run, a thick one for their mean, and the
+    mean of the first panel in grey."""
     from matplotlib.figure import Figure  # optional
 
     figure = Figure(figsize=(8.8, 5.8), dpi=120, layout="constrained")

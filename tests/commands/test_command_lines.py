@@ -1,4 +1,4 @@
-"""`minigrad COMMAND`: what is wrong is one line, before any work; never a traceback."""
+"""`minigrad COMMAND`: a user's error is one line, before any work, and never a traceback."""
 
 import dataclasses
 import os
@@ -36,7 +36,7 @@ STRANGE = ["", "x", "-1", "0", "1.5", "nan", "-inf", "²", "\udcff", "a\nb", "%(
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """A working directory with a text, a model, and things that are neither."""
+    """A working directory with a text, a model, and a file that is neither."""
     monkeypatch.chdir(tmp_path)
     Path("book.txt").write_text(WORDS * 20)
     vocab = CharVocab(WORDS)
@@ -56,7 +56,7 @@ def outcome(capsys, *argv):
 
 
 def told(capsys, *argv):
-    """The one line of a command that refuses, before it has printed anything of its work."""
+    """The line with which a command refuses, before it prints any result."""
     status, out, err = outcome(capsys, *argv)
     *notes, line = err.splitlines()
     assert (status, out, [note for note in notes if not note.startswith("note: ")]) == (2, "", []), (argv, err)
@@ -151,7 +151,7 @@ def test_a_mistake_of_ours_keeps_its_traceback(monkeypatch):
 
 
 def trained(capsys):
-    """The lines that `minigrad train` ends with, as words, after the name of the program."""
+    """The last two lines of `minigrad train`, as words, after the name of the program."""
     status, printed, err = outcome(capsys, "train", *TINY, "--text", "book.txt", "--steps", 2)
     assert (status, err) == (0, "")
     return [shlex.split(line.partition(": ")[2])[3:] for line in printed.splitlines()[-2:]]

@@ -1,4 +1,4 @@
-"""minigrad doctor, on this machine, on one with nothing but NumPy, and with something broken."""
+"""minigrad doctor on this machine, on one with nothing but NumPy, and with a wrong backend."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ from minigrad.ops.activation import Tanh
 
 @pytest.fixture(autouse=True)
 def before_others_are_put_in_its_place():
-    """What 'cpu' means is chosen once in a process: not while a test has replaced what there is to choose from."""
+    """Choose the backend of 'cpu', which happens once in a process, before a test replaces the backends."""
     backend.get("cpu")
 
 
@@ -102,7 +102,7 @@ def test_a_gpu_is_described(monkeypatch):
 
 
 def test_kernels_that_cannot_be_compiled_are_none(monkeypatch, capsys):
-    """Not a PASS for what NumPy has computed in their place."""
+    """A backend without kernels is not a PASS because NumPy computed in its place."""
     on = Changed("exp", raising(CompilerError("no space left")))
     monkeypatch.setattr(doctor, "BACKENDS", ("native",))
     monkeypatch.setattr(backend, "cpu_backend", lambda name: on)

@@ -1,4 +1,4 @@
-"""minigrad report, flow, importance and scores: what they print and write, and what they say to bad input."""
+"""minigrad report, flow, importance and scores: output, files, and errors for bad input."""
 
 import dataclasses
 import re
@@ -120,7 +120,7 @@ def test_a_long_text_is_several_sequences(saved, tmp_path, capsys):
 
 @pytest.mark.parametrize("n", [2, 16, 17, 18, 32, 33, 40])
 def test_a_text_is_read_in_sequences_side_by_side(saved, n, capsys):
-    """The loss is the mean over all characters but the first, each predicted once; what is left at the end is not."""
+    """The loss is the mean over all characters but the first, each predicted once. A rest at the end is not read."""
     path, model = saved
     text = (TEXT * 3)[:n]
     assert run("flow", path, "--text", text) == 0

@@ -9,7 +9,7 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 
 
 def settle(page):
-    """Wait until the page shows what was asked for: numbers are unpacked when they are first needed."""
+    """Wait until the page has unpacked its numbers and shows them."""
     page.locator("body[aria-busy=false]").wait_for()
 
 
@@ -25,7 +25,7 @@ def chromium():
 
 @pytest.fixture
 def open_page(chromium):
-    """open_page(path, **context options) -> a page, of which no request, no error and no message may come."""
+    """open_page(path, **context options) returns a page. A request, an error or a console message fails the test."""
     contexts, noise = [], []
 
     def opened(path, **options):

@@ -1,4 +1,4 @@
-"""Small models, traced, and what a report of them says."""
+"""Small models, traces of them, and the data of a report."""
 
 import json
 import re
@@ -44,7 +44,7 @@ def randomised(model):
 
 
 class Layer(nn.Module):
-    """Attention within x, in a decoder also to `memory`, a network, and a norm after each sum."""
+    """Attention within x, in a decoder also to `memory`, and a network; each is added to x, and a norm follows."""
 
     def __init__(self, of_decoder):
         self.self_attn = nn.MultiheadAttention(16, 4, batch_first=True)

@@ -1,4 +1,4 @@
-"""cut_gradient against a model in which every reader sums up a stream of its own, with detach() by hand."""
+"""cut_gradient, compared with a model in which every reader adds up a stream of its own, with detach() by hand."""
 
 import math
 
@@ -16,7 +16,7 @@ X, Y = (mg.randint(0, 13, (2, 7), generator=GENERATOR) for _ in range(2))
 
 
 def by_hand(model, cut, factor):
-    """The loss, where readers that cut(writer, reader) names get `factor` of the gradient of a write."""
+    """The loss. Where cut(writer, reader) is true, the write gets `factor` times the reader's gradient."""
     writes = []
 
     def read(*reader):

@@ -1,4 +1,4 @@
-"""study at its edges: bounds of arguments, sizes of 0 and 1, what stands in tables and reports, to the digit."""
+"""study with extreme arguments and sizes of 0 and 1, and the exact text of tables and ledgers."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""study.flow: edges against a forward in which every input of every head has a copy of the stream of its own."""
+"""study.flow, compared with a forward in which every input of every head has its own copy of the stream."""
 
 import sys
 
@@ -23,7 +23,7 @@ MODELS = {
 
 
 class Copies:
-    """A forward of an nn.GPT, by hand: what each node writes, and each reader's own copy of the stream."""
+    """A forward of an nn.GPT by hand, which keeps what each node writes, and each reader's own copy of the stream."""
 
     def __init__(self, model, idx, targets):
         self.model, self.reads = model, {}
@@ -118,7 +118,7 @@ OTHERS = {"attention only": attention_only, "untied": lambda: gpt(tied=False)}
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_to_first_order_an_edge_is_the_slope_of_its_cut(name):
-    """For any norms and any target, two ways to the same number, one by all edges' writes and gradients."""
+    """The slope, by autograd, as a share of the write is taken away: another way to the same number, for any norm."""
     model, batch = OTHERS[name]().double().eval(), tokens()
     found, flow = stream_of(model), study.flow(model, batch)
     for u, v, p, edge in flow.all[::11]:

@@ -1,4 +1,4 @@
-"""Importance of heads, and taking them away."""
+"""head_importance, and ablate_heads."""
 
 import numpy as np
 import pytest

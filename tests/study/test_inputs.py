@@ -1,4 +1,4 @@
-"""What a trace has of a layer's inputs and output, and the gradients of each head's own copy of them."""
+"""The inputs and the output of a layer in a trace, and the gradients of each head's own copy of the inputs."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
-"""The report of attention heads as a file: what is in it, what never is, and what is refused. No browser: see
-test_report_browser.py for what it does."""
+"""The report of attention heads as a file: its arrays and texts, and the arguments that it refuses.
+
+test_report_browser.py opens it in a browser."""
 
 import base64
 import html
@@ -25,8 +26,8 @@ def view(heads=(0, 1), shape=(2, 3, 4), gradients=("dP", "dS"), seed=0, **stats)
 
 
 def parts(text):
-    """(header, {(layer, kind): array}) of a page, unpacked as its script does it: (B, nh, T, S), and (B, nh, T) for
-    what is by token. Layers are counted."""
+    """(header, {(number of the layer, kind): array}) of a page, unpacked as the page's script does it: (B, nh, T, S),
+    and (B, nh, T) of sizes by token."""
     header = json.loads(re.search('id="data">(.*?)</script>', text, re.DOTALL)[1])
     (packed,), arrays = re.findall('<script type="text/plain" id="numbers">(.*?)</script>', text), {}
     numbers = np.frombuffer(zlib.decompress(base64.b64decode(packed), -15), "<f4")

@@ -1,4 +1,4 @@
-"""The report's page in Chromium, beyond its two maps: text, predictions, the way backward, flow, and size."""
+"""The report's page in Chromium, beyond its two maps: headline, text, cards of the backward pass, flow and lessons."""
 
 import re
 
@@ -48,7 +48,7 @@ def test_it_opens_on_the_head_that_matters_most(open_page, traced):
 
 
 def test_it_begins_with_its_finding(open_page, traced, model, batch, tmp_path):
-    """In words: the head, how much it matters, the next; the largest edge between heads."""
+    """The headline names the head that matters most, by how much, the next one, and the largest edge between heads."""
     trace, _, importance, _ = traced
     flow = study.flow(model, batch, method="cut")
     page = open_page(trace.to_html(tmp_path / "f.html", flow=flow, importance=importance))

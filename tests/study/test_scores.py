@@ -1,4 +1,4 @@
-"""Scores of heads and of patterns, and heads made to have them."""
+"""Scores of patterns and of heads, some of them designed to score 1."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""study where one slip would go unseen: losses of one's own, hooks after an error, gates, small dtypes, chunks."""
+"""study with losses of a user's own, after errors, with gates, and in small dtypes."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def near(x, expected, rtol=1e-12):
 
 
 def summed(model, x, y):
-    """Not the mean, which the model returns."""
+    """The sum of the losses; the model returns their mean."""
     return F.cross_entropy(model(x)[0].reshape(-1, V), y.reshape(-1), reduction="sum")
 
 
@@ -35,7 +35,7 @@ def assert_untouched(model):
 
 
 class Fails:
-    """A loss that raises when it is asked for the nth time, after the forward."""
+    """A loss that raises at its nth call, after the forward."""
 
     def __init__(self, n):
         self.left = n

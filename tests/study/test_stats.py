@@ -91,7 +91,7 @@ def test_a_wide_table_goes_on_below():
 
 
 def test_padding_on_the_left_is_not_counted():
-    """Of an even head, and of one that rests on the first key: what they are without padding."""
+    """An even head, and one that rests on the first key, have the same statistics with padding and without."""
     even = np.tril(np.ones((5, 5)))
     even /= even.sum(1, keepdims=True)
     resting = np.zeros((5, 5))

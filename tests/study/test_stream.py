@@ -1,4 +1,4 @@
-"""Models of other makers, whose blocks declare their parts: every study of them agrees with what it is defined by."""
+"""Models with blocks of their own that declare their parts: study's numbers agree with their definitions."""
 
 import numpy as np
 import pytest
@@ -163,7 +163,7 @@ def test_flow_traces_and_scissors_agree(model):
 
 
 class Parallel(GPT2Block):
-    """Both parts read the same, which the declaration does not say."""
+    """Both parts read the same stream; the declaration says that they read one after the other."""
 
     def forward(self, x):
         return x + self.attn(self.ln_1(x), is_causal=True)[0] + self.mlp(self.ln_2(x))

@@ -1,4 +1,4 @@
-"""study.trace_heads: what it keeps is what the forward used and the backward brought, and it changes neither."""
+"""study.trace_heads keeps the values of the forward and the gradients of the backward, and changes neither."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from .models import ATTN, B, EncoderDecoder, T, gpt, page_data, tokens, traced
 
 
 def test_the_gradients_are_those_of_retain_grad():
-    """And a second backward adds to them, as it does to .grad."""
+    """A second backward adds to them, as it does to .grad."""
     model = gpt()
     layer, kept = model.blocks[1].attn, {}
     hooks = [layer.register_head_hook(p, lambda layer, x, p=p: kept.update({p: x})) for p in POINTS]

@@ -1,4 +1,4 @@
-"""What the tests of pictures share."""
+"""Helpers for the tests of pictures."""
 
 import re
 

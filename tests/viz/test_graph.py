@@ -1,4 +1,4 @@
-"""Pictures of graphs: what they say of the forward and the backward pass, the same each time."""
+"""Pictures of the forward and the backward pass: boxes, edges and labels, the same each time."""
 
 import re
 import subprocess
