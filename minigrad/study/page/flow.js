@@ -8,7 +8,7 @@ const draw = (name, attributes, ...children) => {
 };
 const INPUTS = { q: "Q", k: "K", v: "V", "": "its only input" }, KINDS = { q: "q", k: "k", v: "v", "": "one" };
 const SHIFT = { q: -8, k: 0, v: 8, "": 0 };  // so that the edges of a pair do not cover each other
-const MANY = 60, IN_LIST = 8;  // edges that are drawn, and that are told in words
+const MANY = 60, IN_LIST = 8;  // the most edges that are drawn, and that are listed in words
 const paths = (data.flow ? data.flow.nodes : []).map(([, , , path]) => path.split("."));
 let common = 0;  // the number of parts with which all paths begin
 while (paths.length && paths.every(p => p.length > common + 1 && p[common] === paths[0][common])) common++;
@@ -43,7 +43,7 @@ function showFlow() {
   }
   nodes.forEach(([name, l, h, path], node) => {
     const [x, y] = at[node], row = rows.find(row => row.includes(node)), room = width / row.length;
-    const beside = name.endsWith(".bias") && nodes[row[0]][1] >= 0;  // the bias of these heads' layer
+    const beside = name.endsWith(".bias") && nodes[row[0]][1] >= 0;  // a bias stands beside the heads of its layer
     const brief = beside ? "bias" : cut(name === path ? briefly(path) : name, Math.max(1, Math.floor(room / 8)));
     const label = l < 0 ? brief : String(layers[l].heads[h]);
     const box = draw("g", { role: "button", tabindex: 0, "aria-label": name, class: `node${node === centre ? " centre" : ""}${l === state.layer && h === state.head ? " now" : ""}`,

@@ -2,7 +2,7 @@
 class Heatmap {
   constructor(id) {
     const canvas = this.canvas = el("canvas", { id: id + "-map", tabIndex: 0, role: "application" });
-    this.image = el("canvas");  // with one pixel for each cell
+    this.image = el("canvas");  // one pixel for each cell
     this.title = el("span"); this.low = el("small"); this.high = el("small"); this.bar = el("i");
     this.plot = el("div", { className: "plot" }, canvas);
     this.none = el("p", { className: "none muted", textContent: "no gradient was traced" });
@@ -10,7 +10,7 @@ class Heatmap {
     this.note = el("small", { className: "note" });
     const axes = el("small", { className: "axes", textContent: id === "pattern" ? "query ↓ key →" : "" });
     $(id).append(el("figcaption", {}, el("span", {}, this.title, axes), this.legend), this.note, this.plot, this.none);
-    canvas.onmousedown = event => event.preventDefault();  // a click must not take the focus, and so the arrow keys
+    canvas.onmousedown = event => event.preventDefault();  // a click must not move the focus, which the arrow keys follow
     canvas.onpointermove = event => point(this.cell(event));
     canvas.onpointerleave = event => { if (event.pointerType === "mouse") point(state.held); };
     canvas.onclick = event => {
@@ -50,11 +50,11 @@ class Heatmap {
     const type = (size, weight = "") => context.font = `${weight} ${size * ratio}px ${style("--mono")}`;
     type(11);
     const widths = texts.map(side => Math.max(...side.map(text => context.measureText(text).width)));
-    // Short labels that are too close for one line take turns in two or three, so that none has to be left out.
+    // Short labels that are too close for one line alternate between two or three lines, so that all can be shown.
     const room = this.plot.clientWidth * ratio - 5 * ratio, pitch = room / columns;
     const lanes = widths.map(width => width > 22 * ratio || pitch >= 11 * ratio ? 1 : pitch >= 5.5 * ratio ? 2 : 3);
     const left = Math.ceil(widths[0] * lanes[0] + (lanes[0] + 7) * ratio);
-    // Cells of whole device pixels all look alike. Small ones may be uneven, but not below a pixel: then it scrolls.
+    // Cells are whole device pixels, so that all look alike. Small ones may be uneven; below a pixel, the map scrolls.
     let size = Math.min((room - left) / columns, 44 * ratio);
     size = size >= 4 ? Math.floor(size) : Math.max(size, 1);
     const font = clamp(size / ratio * 1.1, ratio < 1.5 ? 9 : 7, 11), wide = widths[1] * font / 11;
@@ -65,11 +65,11 @@ class Heatmap {
     this.canvas.width = left + width + 2 * ratio; this.canvas.height = above + height + 2 * ratio;
     this.canvas.style.width = this.canvas.width / ratio + "px";
     this.canvas.style.height = this.canvas.height / ratio + "px";
-    context.fillStyle = style("--line");  // of cells that no query sees
+    context.fillStyle = style("--line");  // the colour of cells that no query sees
     context.fillRect(left, above, width, height);
     context.imageSmoothingEnabled = false;
     context.drawImage(this.image, left, above, width, height);
-    const frame = (colour, weight, x, y, w, h, out = 0) => {  // on half pixels, or a line would be spread over two
+    const frame = (colour, weight, x, y, w, h, out = 0) => {  // on half pixels: elsewhere a line would cover two pixels
       context.strokeStyle = style(colour); context.lineWidth = Math.max(1, weight * ratio);
       context.strokeRect(Math.round(left + x * size) - .5 - out, Math.round(above + y * size) - .5 - out,
                          Math.round(w * size) + 1 + 2 * out, Math.round(h * size) + 1 + 2 * out);
@@ -82,7 +82,7 @@ class Heatmap {
       const far = !side ? 5 * ratio + lane * (widths[0] + ratio) : upright ? (9 + 12 * lane) * ratio : 5 * ratio;
       context.translate(side ? left + at : left - far, side ? above - far : above + at);
       if (side && !upright) context.rotate(-Math.PI / 2);
-      if (strong) {  // on a background that hides its neighbours, which may overlap it
+      if (strong) {  // its background hides neighbours that overlap it
         const w = context.measureText(text).width + 4 * ratio, h = (font + 3) * ratio;
         context.fillStyle = style("--bg");
         context.fillRect(!side ? 2 * ratio - w : upright ? -w / 2 : -2 * ratio, -h / 2, w, h);
@@ -91,7 +91,7 @@ class Heatmap {
       context.fillText(text, 0, 0);
       context.restore();
     };
-    texts.forEach((side, s) => {  // one label in `every`; positions, which are numbers, get fewer and round ones
+    texts.forEach((side, s) => {  // every n-th label; positions get fewer labels, at round numbers
       const apart = (s && upright ? wide + ratio : font * .86 * ratio) / size / lanes[s];
       const round = [1, 2, 5, 10, 20, 50, 100, 200];
       const every = layers[state.layer].tokens ? Math.ceil(apart) : round.find(n => n >= apart * 1.6) || 500;
@@ -146,7 +146,7 @@ function read() {
   fill("readout", where, ...values, small(has ? effect(kind, at(kind).at(q, k)) : ""));
 }
 function showPinned() {
-  const q = state.pin, { kinds, keys } = layers[state.layer], alike = alikeSides();
+  const q = state.pin, { kinds, keys } = layers[state.layer], alike = sameText();
   $("pinned").hidden = q === null;
   if (q === null) return;
   const lines = ["pattern", state.gradient].filter(kind => kinds.includes(kind)).flatMap(kind => {
@@ -170,14 +170,14 @@ function showPinned() {
 const unpin = el("button", { textContent: "Unpin", onclick: () => {
   const q = state.pin;
   release();
-  if (chips[q]) { chips[q].tabIndex = 0; chips[q].focus({ preventScroll: true }); }  // the button has gone
+  if (chips[q]) { chips[q].tabIndex = 0; chips[q].focus({ preventScroll: true }); }  // the button, which had the focus, is hidden now
 } });
-const release = () => {  // the pinned query, and the cell that a click holds
+const release = () => {  // unpins the query, and lets go of the cell that a click holds
   point(null);
   set({ pin: null, held: null });
 };
-// True if queries and keys stand at the same positions of the same text.
-const alikeSides = () => {
+// True if queries and keys are at the same positions of the same text.
+const sameText = () => {
   const { tokens, queries, keys, crossed } = layers[state.layer];
   return queries === keys && !crossed && (!tokens || tokens[0] === tokens[1]);
 };

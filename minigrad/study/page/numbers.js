@@ -42,7 +42,7 @@ async function unpack() {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   arrays = new Float32Array(await new Response(stream).arrayBuffer());
 }
-// Where a layer's arrays begin: of each kind (sequences, heads, queries, keys), then of each size by token.
+// The start of each of a layer's arrays: kinds (sequences, heads, queries, keys), then sizes by token.
 let end = 0;
 for (const layer of layers) {
   const n = data.sequences * layer.heads.length, cells = layer.queries * layer.keys;
@@ -99,7 +99,7 @@ const dark = matchMedia("(prefers-color-scheme: dark)");
 let tables;
 function mix() {
   const rgb = c => [1, 3, 5].map(i => parseInt(c.slice(i, i + 2), 16));
-  const table = stops => Array.from({ length: 513 }, (_, i) => {  // an odd number, so that 0 is exactly in the middle
+  const table = stops => Array.from({ length: 513 }, (_, i) => {  // an odd number of colours: 0 is exactly in the middle
     const x = i / 512 * (stops.length - 1), j = Math.min(Math.floor(x), stops.length - 2), b = rgb(stops[j + 1]);
     return rgb(stops[j]).map((a, c) => Math.round(a + (b[c] - a) * (x - j)));
   });

@@ -4,7 +4,7 @@ for (const [end, drop] of [[0, "shift"], [-1, "pop"]])
   while (layers.length > 1 && short.every(p => p.length > 1 && p.at(end) === short[0].at(end)))
     short.forEach(p => p[drop]());
 const names = short.map(parts => parts.filter(part => part !== "layers" && part !== "blocks").join("."));
-// "0", or "e0s" for encoder.0.self_attn, where there is room for no more.
+// A label for little room: "0", or "e0s" for encoder.0.self_attn.
 const initials = name => name.split(".").map(part => /^\d+$/.test(part) ? part : part[0]).join("");
 const columns = [...new Set(layers.flatMap(layer => layer.heads))].sort((a, b) => a - b), thumbs = layers.map(() => []);
 $("thumbs").style.setProperty("--n", columns.length);

@@ -1,4 +1,4 @@
-// ---- the state: set() makes all changes to it, except to the cell, and updates the page
+// ---- the state: set() changes it and updates the page; only point() changes the cell
 const maps = [new Heatmap("pattern"), new Heatmap("gradient")];
 const gradients = [...new Set(layers.flatMap(layer => layer.kinds.slice(1)))];
 state.gradient = gradients[0] || "";
@@ -38,7 +38,7 @@ function show() {
   maps[0].load("pattern"); maps[1].load(state.gradient);
   for (const part of [read, showFinding, showPinned, showText, showStrip, showFlow, ...charts]) part();
 }
-function most() {  // the head that matters most, as far as that is known
+function headToOpen() {  // the head that matters most, or the first if that is not known
   const raw = data.matters && own(data.stats, data.matters);
   let found = { layer: 0, head: 0 }, top = -1;
   if (raw) each((l, h) => {
@@ -48,7 +48,7 @@ function most() {  // the head that matters most, as far as that is known
   return found;
 }
 const flip = by => { const n = layers[state.layer].heads.length; set({ head: (state.head + by + n) % n }); };
-const climb = by => {  // to the head of the same number in another layer, or the last one before it
+const climb = by => {  // to the head of the same number in another layer, or the nearest lower number
   const l = (state.layer + by + layers.length) % layers.length, head = layers[state.layer].heads[state.head];
   set({ layer: l, head: Math.max(0, layers[l].heads.findLastIndex(other => other <= head)) });
 };
@@ -76,12 +76,12 @@ document.querySelectorAll(".of").forEach(span => span.textContent = data.of);
 $("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;
 document.querySelector(".maps").classList.toggle("single", !gradients.length);
 mix();
-set(most());
+set(headToOpen());
 document.body.ariaBusy = true;
 unpack().then(() => { document.body.ariaBusy = false; set({}); });
 dark.onchange = () => { mix(); set({}); };
-addEventListener("resize", () => set({}));  // zooming in the browser fires this too
-// For scripts and tests: what is shown, and where in the window a cell of a map ("pattern" or "gradient") is.
+addEventListener("resize", () => set({}));  // zooming in the browser is a resize too
+// For scripts and tests: the state, and the place in the window of a cell of a map ("pattern" or "gradient").
 window.heads = Object.freeze({
   state: () => ({ ...state, layer: layers[state.layer].path, head: layers[state.layer].heads[state.head] }),
   cell: (map, q, k) => {
