@@ -5,8 +5,9 @@ S_ij = s (x_i W_Q)(x_j W_K)ᵀ of a query for a key then changes by η times
 
     lesson_ij = -s (x_i dW_Q (x_j W_K)ᵀ + x_i W_Q (x_j dW_K)ᵀ),
 
-where x stands for positions or for tokens. A positive number says: after the step, queries at i look more at keys at j.
-A constant in a row makes no difference to the softmax, so the mean over the keys that a query sees is taken off.
+where x stands for positions or for tokens, and biases are added where the layer has them. A positive number says:
+after the step, queries at i look more at keys at j. A constant in a row makes no difference to the softmax, so the mean
+over the keys that a query sees is taken off.
 
 dW_Q and dW_K are sums over everything that sends a gradient to the head. The lesson is such a sum too: `by` has the
 part that comes through the Q, K or V of later heads, through MLPs, and straight from the logits."""
@@ -49,15 +50,17 @@ class Lesson:
         """Return how far the lesson, or the part of it from one reader, is to look at the token before: its mean just
         below the diagonal, from query 2 on, over the mean size of all cells that a query sees; nan if it is 0."""
         change = self.positions if by is None else self.by[by]
-        size = np.abs(change).sum() / max(np.count_nonzero(self.positions), 1)
+        size = self._mean_size(change)
         return float(np.diag(change, -1)[1:].mean() / size) if size else float("nan")
+
+    def _mean_size(self, change):
+        return float(np.abs(change).sum() / max(np.count_nonzero(self.positions), 1))
 
     def __str__(self) -> str:
         rows = [["taught by", "previous-token band", "mean size"]]
         for name, change in [*self.by.items(), ("all", self.positions)]:
-            size = np.abs(change).sum() / max(np.count_nonzero(self.positions), 1)
             band = self.band(None if name == "all" else name)
-            rows.append([name, f"{band:+.2f}", f"{size:.2e}"])
+            rows.append([name, f"{band:+.2f}", f"{self._mean_size(change):.2e}"])
         return "\n".join([f"the lesson of a step for head {self.head}", *columns(rows, right=[1, 2])])
 
 
@@ -74,45 +77,66 @@ def lesson(model: "Module", batch: Sequence[Any], head: str, loss: Callable[...,
     run = Pass(model, stream_of(model), batch, loss)
     path, number = head_of(head, {part.path: run.call(part).heads for part in run.stream.parts if part.is_attention})
     part = next(part for part in run.stream.parts if part.path == path)
-    call, layer = run.call(part), part.module
+    call = run.call(part)
     if not call.has_grads:
         raise ValueError(f"the loss does not depend on {path or 'the layer'}")
-
-    i, group = call.heads.index(number), layer.kv_of_head[number]
-    sharing = [call.heads.index(h) for h, kv in enumerate(layer.kv_of_head) if kv == group]  # heads with the same W_K
-    W_q, W_k = _with_bias(layer, 0, number, call.W_Q[i]), _with_bias(layer, 1, group, call.W_K[i])  # (C + 1, d_k)
-    has_bias = float(layer.biases()[0] is not None)
-    x = _with_ones(as_float64(call.x_q), has_bias)  # (B, T, C + 1)
-
-    def change(rows, dq, dk, turn):
-        """The lesson for rows (n, C) that stand for queries and keys, from the gradients dq and dk (B, T, d_k)."""
-        rows = _with_ones(rows, has_bias)
-        step_q, step_k = (rows @ np.tensordot(x, dy, ([0, 1], [0, 1])) for dy in (dq, dk))
-        q, k, step_q, step_k = map(turn, (rows @ W_q, rows @ W_k, step_q, step_k))
-        return -call.scale * (step_q @ k.T + q @ step_k.T)
-
-    turn = (lambda a: rotary(tensor(a)).numpy()) if layer.positions == "rotary" else (lambda a: a)
-    of_positions, of_tokens, ids = _positions_and_tokens(run, part)
-    visible = (call.pattern[:, i] > 0).any(0)  # (T, T)
-    by, gradients = {}, []
-    for name, dy in _upstream(run, part).items():
-        dq, dk = _backward(call, [i], dy)[0], _backward(call, sharing, dy)[1]
-        by[name] = _centred(change(of_positions, dq, dk, turn), visible)
-        gradients.append((dq, dk))
-    dq, dk = (sum(each) for each in zip(*gradients))
-    tokens = change(of_tokens, dq, dk, lambda a: a)
-    return Lesson(str(part.head(number)), sum(by.values()), by, _centred(tokens, np.ones(tokens.shape, bool)), ids)
+    scores, visible = _Scores(call, number), (call.pattern[:, number] > 0).any(0)  # (T, T)
+    positions, tokens, ids = _positions_and_tokens(run, part)
+    by, upstream = {}, _upstream(run, part)
+    for name, dy in upstream.items():
+        dq, dk = scores.gradients(dy)
+        by[name] = _centred(scores.change(positions, dq, dk, at_positions=True), visible)
+    dq, dk = scores.gradients(sum(upstream.values()))
+    of_tokens = scores.change(tokens, dq, dk, at_positions=False)
+    of_tokens = _centred(of_tokens, np.ones(of_tokens.shape, bool))
+    return Lesson(str(part.head(number)), sum(by.values()), by, of_tokens, ids)
 
 
-def _with_ones(rows, value):
-    """rows (…, C) with a column of `value` at the end, by which a bias, the last row of a weight, is multiplied."""
-    return np.concatenate([rows, np.full((*rows.shape[:-1], 1), value)], -1)
+class _Scores:
+    """How the scores of a head depend on its W_Q and W_K. A bias is one more row of a weight, for an input of 1."""
 
+    def __init__(self, call, number):
+        layer, self.call, self.head = call.layer, call, number
+        group = layer.kv_of_head[number]
+        self.sharing = [h for h, kv in enumerate(layer.kv_of_head) if kv == group]  # all heads that have this W_K
+        b_q, b_k, _ = layer.biases()
+        self.has_bias = b_q is not None
+        self.W_q, self.W_k = call.W_Q[number], call.W_K[number]  # (C, d_k) each
+        if self.has_bias:
+            self.W_q = np.vstack([self.W_q, as_float64(b_q).reshape(-1, layer.d_k)[number]])
+            self.W_k = np.vstack([self.W_k, as_float64(b_k).reshape(-1, layer.d_k)[group]])
+        self.x = self._with_ones(as_float64(call.x_q))  # (B, T, C) or (B, T, C + 1)
 
-def _with_bias(layer, which, n, W):
-    """W (C, d_k) with the bias of the n-th queries (which=0) or keys (1) below it, or zeros: (C + 1, d_k)."""
-    bias = layer.biases()[which]
-    return np.vstack([W, 0 * W[0] if bias is None else as_float64(bias).reshape(-1, layer.d_k)[n]])
+    def _with_ones(self, x):
+        return np.concatenate([x, np.ones((*x.shape[:-1], 1))], -1) if self.has_bias else x
+
+    def gradients(self, dy):
+        """dq of the head and dk of all heads that share its keys, each (B, T, d_k) and before rotary positions, from
+        the gradient dy (B, T, C) of the layer's output."""
+        dq, _ = self._backward([self.head], dy)
+        _, dk = self._backward(self.sharing, dy)
+        return dq, dk
+
+    def _backward(self, heads, dy):
+        q, k, v, P = (as_float64(getattr(self.call, name)[:, heads]) for name in ("q", "k", "v", "pattern"))
+        dz = dy[:, None] @ self.call.W_O[heads].swapaxes(1, 2)  # (B, n, T, d_v)
+        dP = dz @ v.swapaxes(2, 3)
+        dS = P * (dP - (P * dP).sum(-1, keepdims=True))
+        dq, dk = self.call.scale * dS @ k, self.call.scale * dS.swapaxes(2, 3) @ q
+        if self.call.layer.positions == "rotary":
+            dq, dk = before_rotary(dq), before_rotary(dk)
+        return dq.sum(1), dk.sum(1)
+
+    def change(self, rows, dq, dk, at_positions):
+        """The change of the scores between rows (n, C), which stand for queries and for keys, by a step along the
+        gradients dq and dk. at_positions: True if the rows stand at positions 0, 1, …; rotary positions turn them."""
+        rows = self._with_ones(rows)
+        step_q, step_k = (rows @ np.tensordot(self.x, dy, ([0, 1], [0, 1])) for dy in (dq, dk))  # rows @ dW
+        values = [rows @ self.W_q, rows @ self.W_k, step_q, step_k]
+        if at_positions and self.call.layer.positions == "rotary":
+            values = [rotary(tensor(x)).numpy() for x in values]
+        q, k, step_q, step_k = values
+        return -self.call.scale * (step_q @ k.T + q @ step_k.T)
 
 
 def _upstream(run, part):
@@ -126,18 +150,6 @@ def _upstream(run, part):
             elif has_written:
                 found.setdefault(reading(*event.inputs[0]), np.zeros(shape))[b] += event.G.sum(0)
     return {name: found[name] for name in ("q", "k", "v", "mlp", "logits") if name in found}
-
-
-def _backward(call, heads, dy):
-    """(dq, dk), each (B, T, d_k) and before rotary positions, of some heads together, from dy (B, T, C)."""
-    q, k, v, P = (as_float64(getattr(call, name)[:, heads]) for name in ("q", "k", "v", "pattern"))
-    dz = dy[:, None] @ call.W_O[heads].swapaxes(1, 2)  # (B, n, T, d_v)
-    dP = dz @ v.swapaxes(2, 3)
-    dS = P * (dP - (P * dP).sum(-1, keepdims=True))
-    dq, dk = call.scale * dS @ k, call.scale * dS.swapaxes(2, 3) @ q
-    if call.layer.positions == "rotary":
-        dq, dk = before_rotary(dq), before_rotary(dk)
-    return dq.sum(1), dk.sum(1)
 
 
 def _positions_and_tokens(run, part):
