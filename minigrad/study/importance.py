@@ -23,7 +23,7 @@ Batches = Iterable[Sequence[Any]]  # tuples of the model's arguments
 
 
 def returned_loss(model, *batch):
-    """The loss that model(*batch) returns, alone or as the last of a tuple, as nn.GPT does for (idx, targets)."""
+    """Return the loss that model(*batch) returns, alone or, as from nn.GPT with targets, as the last of a tuple."""
     output = model(*batch)
     loss = output[-1] if isinstance(output, tuple) else output
     if not isinstance(loss, Tensor) or loss.numel() != 1:
@@ -32,7 +32,7 @@ def returned_loss(model, *batch):
 
 
 def value_of(loss, model, batch):
-    """loss(model, *batch), a Tensor with one element. Raises ValueError if it is anything else."""
+    """Return loss(model, *batch), a Tensor with one element. Raises ValueError if it is anything else."""
     value = loss(model, *batch)
     if not isinstance(value, Tensor) or value.numel() != 1:
         what = f"a Tensor of shape {value.shape}" if isinstance(value, Tensor) else type(value).__name__
@@ -122,7 +122,7 @@ def _list_of_batches(batches):
 
 
 def _loss_without(model, batches, loss, layer, h):
-    with _gates(layer, h, 0.0):
+    with _gated_heads(layer, h, 0.0):
         return mean_loss(model, batches, loss)
 
 
@@ -130,7 +130,7 @@ def _along_joint_path(model, layers, batches, loss, steps):
     total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
     for t in (np.arange(steps) + 0.5) / steps:
         with ExitStack() as stack:
-            gates = [stack.enter_context(_gates(layer, slice(None), t)) for layer in layers.values()]
+            gates = [stack.enter_context(_gated_heads(layer, slice(None), t)) for layer in layers.values()]
             with enable_grad():
                 found = [grad(value_of(loss, model, batch), gates, allow_unused=True) for batch in batches]
         for of_batch in found:
@@ -147,7 +147,7 @@ def _abs_gate_grads(model, layers, batches, loss):
         gates = {}  # {(path, B): (B, nh, 1, 1)}: the same gates for all forwards of a layer
         with ExitStack() as stack, enable_grad():
             for path, layer in layers.items():
-                stack.callback(layer.register_head_hook("z", partial(_gated, gates, path)).remove)
+                stack.callback(layer.register_head_hook("z", partial(_times_gates, gates, path)).remove)
             value = value_of(loss, model, batch)
             found = grad(value, list(gates.values()), allow_unused=True)
         for (path, _), g in zip(gates, found):
@@ -156,7 +156,7 @@ def _abs_gate_grads(model, layers, batches, loss):
     return {path: x / len(batches) for path, x in total.items()}
 
 
-def _gated(gates, path, layer, z):
+def _times_gates(gates, path, layer, z):
     """z (B, nh, T, d_v) times gates of 1, which are made at the layer's first forward."""
     key = path, z.shape[0]
     if key not in gates:
@@ -165,7 +165,7 @@ def _gated(gates, path, layer, z):
 
 
 @contextmanager
-def _gates(layer, h, value):
+def _gated_heads(layer, h, value):
     """Within the with-block, head h of a layer (or a slice of heads) is multiplied by value. Yields all factors, (nh,).
 
     They multiply the head_gates that the layer may have."""

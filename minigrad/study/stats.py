@@ -110,7 +110,7 @@ GRADIENTS, TOKENS, POSITIONS = "gradients", "tokens", "positions"  # the needs t
 
 @dataclass(frozen=True)
 class Stat:
-    """A statistic: a number for each head. compute(seen, tokens) returns (n,), for the n heads of a LayerTrace.
+    """A statistic: a number for each head. compute(trace, tokens) returns (n,), for the n heads of a LayerTrace.
 
     needs: GRADIENTS; POSITIONS, if queries and keys must be at the same ones; TOKENS, if these must be known too."""
 
@@ -123,15 +123,15 @@ class Stat:
     def __str__(self) -> str:
         return f"{self.formula} ({self.unit}): {self.meaning}"
 
-    def of(self, seen: Any, tokens: Any = None) -> Array:
+    def of(self, trace: Any, tokens: Any = None) -> Array:
         """Return (n,) for the n heads of a LayerTrace; nan if it lacks what is needed. tokens: (B, T) ints."""
-        B, n, T, S = seen.pattern.shape
+        B, n, T, S = trace.pattern.shape
         has = {
-            GRADIENTS: seen.has_grads,
-            POSITIONS: T == S and not seen.crossed,
-            TOKENS: T == S and not seen.crossed and tokens is not None and tokens.shape == (B, T),
+            GRADIENTS: trace.has_grads,
+            POSITIONS: T == S and not trace.crossed,
+            TOKENS: T == S and not trace.crossed and tokens is not None and tokens.shape == (B, T),
         }
-        return self.compute(seen, tokens) if all(has[need] for need in self.needs) else np.full(n, np.nan)
+        return self.compute(trace, tokens) if all(has[need] for need in self.needs) else np.full(n, np.nan)
 
 
 def _norm(x, *axes):
@@ -139,37 +139,44 @@ def _norm(x, *axes):
     return np.sqrt((np.asarray(x, np.float64) ** 2).sum(axes))
 
 
-def _of_sequences(x):
+def _mean_over_sequences(x):
     """(B, n) -> (n,): the mean over the sequences that have a number. A sequence that is all padding has none."""
     return _mean(x, np.isfinite(x), 0)
 
 
-def _written(seen, tokens):
-    R = np.linalg.qr(seen.W_O.swapaxes(1, 2), mode="r")  # W_O = Rᵀ Qᵀ, so ‖z W_O‖ = ‖z Rᵀ‖, a smaller product
-    return np.linalg.norm(seen.z @ np.swapaxes(R, 1, 2), axis=-1).mean((0, 2))
+def _norm_of_writes(trace, tokens):
+    R = np.linalg.qr(trace.W_O.swapaxes(1, 2), mode="r")  # W_O = Rᵀ Qᵀ, so ‖z W_O‖ = ‖z Rᵀ‖, a smaller product
+    return np.linalg.norm(trace.z @ np.swapaxes(R, 1, 2), axis=-1).mean((0, 2))
 
 
-def _gate_grad(seen, tokens):
-    return (seen.z_grad.astype(np.float64) * seen.z).sum((0, 2, 3))
+def _gate_grad(trace, tokens):
+    return (trace.z_grad.astype(np.float64) * trace.z).sum((0, 2, 3))
 
 
-def _softmax_gain(seen, tokens):
-    into = _norm(np.where(seen.pattern > 0, seen.pattern_grad, 0.0), 0, 2, 3)
-    return _norm(seen.scores_grad, 0, 2, 3) / np.where(into > 0, into, np.nan)
+def _softmax_gain(trace, tokens):
+    into = _norm(np.where(trace.pattern > 0, trace.pattern_grad, 0.0), 0, 2, 3)
+    return _norm(trace.scores_grad, 0, 2, 3) / np.where(into > 0, into, np.nan)
 
 
-def _of_weight(weight, meaning):
-    compute = lambda seen, tokens: _norm(seen.weight_grad(weight), 1, 2)  # noqa: E731
-    return Stat(f"‖d{weight}‖", "loss per weight", f"how hard training pulls at {meaning}", compute, (GRADIENTS,))
+def _weight_gradient(weight, purpose):
+    """The Stat of the size of a weight's gradient. purpose: what the head computes with the weight."""
+
+    def compute(trace, tokens):
+        return _norm(trace.weight_grad(weight), 1, 2)
+
+    meaning = f"the size of the gradient of the head's {weight}, which {purpose}"
+    return Stat(f"‖d{weight}‖", "loss per weight", meaning, compute, (GRADIENTS,))
 
 
 STATS: dict[str, Stat] = {
-    "norm": Stat("mean ‖z W_O‖", "size in the residual stream", "how much the head writes", _written),
+    "norm": Stat(
+        "mean ‖z W_O‖", "size in the residual stream", "the mean size of what the head writes", _norm_of_writes
+    ),
     "entropy": Stat(
         "mean -Σ P ln P / ln n",
         "0 to 1",
-        "how evenly a query reads its n keys, padding on the right included: 0 is one key, 1 all alike",
-        lambda seen, tokens: _of_sequences(entropy(seen.pattern)),
+        "how evenly a query reads its n keys, padding on the right included: 0 for one key, 1 for all alike",
+        lambda trace, tokens: _mean_over_sequences(entropy(trace.pattern)),
     ),
     "gate_grad": Stat(
         "⟨dz, z⟩",
@@ -181,41 +188,41 @@ STATS: dict[str, Stat] = {
     "dS": Stat(
         "‖dS‖",
         "loss per score",
-        "what the softmax lets through of the gradient, to queries and keys",
-        lambda seen, tokens: _norm(seen.scores_grad, 0, 2, 3),
+        "the size of the gradient of the scores, which goes on to queries and keys",
+        lambda trace, tokens: _norm(trace.scores_grad, 0, 2, 3),
         (GRADIENTS,),
     ),
     "induction": Stat(
         "mean Σ P_ij, token j - 1 = token i",
         "0 to 1",
-        "attention to what followed earlier copies of the token",
-        lambda seen, tokens: induction(seen.pattern, tokens),
+        "attention to the tokens after earlier copies of the current token",
+        lambda trace, tokens: induction(trace.pattern, tokens),
         (TOKENS,),
     ),
     "previous": Stat(
         "mean P_i,i-1",
         "0 to 1",
         "attention to the position before",
-        lambda seen, tokens: previous(seen.pattern).mean(0),
+        lambda trace, tokens: previous(trace.pattern).mean(0),
         (POSITIONS,),
     ),
     "sink": Stat(
         "mean P_i0",
         "0 to 1",
         "attention to the first key, over queries that see others: the attention sink",
-        lambda seen, tokens: _of_sequences(sink(seen.pattern)),
+        lambda trace, tokens: _mean_over_sequences(sink(trace.pattern)),
     ),
     "softmax_gain": Stat(
         "‖dS‖ / ‖dP‖ where P > 0",
         "0 to 1/2",
-        "how much of dP the softmax lets through: 0 is saturated",
+        "the share of dP that gets through the softmax: 0 is saturated",
         _softmax_gain,
         (GRADIENTS,),
     ),
-    "dW_Q": _of_weight("W_Q", "what the head asks for"),
-    "dW_K": _of_weight("W_K", "what its keys offer; of shared keys, the head's own part"),
-    "dW_V": _of_weight("W_V", "what it carries over"),
-    "dW_O": _of_weight("W_O", "where it writes that"),
+    "dW_Q": _weight_gradient("W_Q", "makes queries"),
+    "dW_K": _weight_gradient("W_K", "makes keys (if keys are shared, the head's own part)"),
+    "dW_V": _weight_gradient("W_V", "makes values (if they are shared, the head's own part)"),
+    "dW_O": _weight_gradient("W_O", "writes into the residual stream"),
 }
 
 
