@@ -55,6 +55,9 @@ def flow(args):
     text = _read(args, sequences=16)
     edges = study.flow(text.model, text.batch, text.loss, args.method, args.top, errors=args.method == "cut")
     print(f"{text}\n\n{edges.all if args.of is None else edges.around(args.of)}")
+    if args.of in map(str, edges.sources):
+        sums = ", ".join(f"{name} {edge:+.4g}" for name, edge in edges.by_input(args.of).items())
+        print(f"\nwhat {args.of} sends, to first order, by the input that reads it: {sums}")
     return 130 if edges.stopped else 0
 
 

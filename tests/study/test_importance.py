@@ -153,3 +153,13 @@ def test_losses_without_the_first_of_an_order_of_heads():
     with study.ablate_heads(model, {PATHS[0]: [3, 1], PATHS[1]: [0]}):
         assert losses[3] == study.mean_loss(model, batches)
     assert losses[1] == pytest.approx(loss_without(model, batches, *order[0]), rel=1e-12)
+
+
+def test_a_table_of_importance_has_means_and_standard_errors():
+    model, batches = gpt(), [batch(seed) for seed in (2, 3, 4)]
+    table = study.importance_table(model, batches, ["ablate", "joint_path"], steps=2)
+    assert table.stats == ("ablate", "± ablate", "joint_path", "± joint_path")
+    each = [study.head_importance(model, [one])["1.2"] for one in batches]
+    assert table["ablate"]["1.2"] == pytest.approx(np.mean(each))
+    assert table["± ablate"]["1.2"] == pytest.approx(np.std(each, ddof=1) / np.sqrt(3))
+    assert study.importance_table(model, iter(batches[:1])).stats == study.METHODS
