@@ -24,15 +24,7 @@ from ..nn.heads import INPUTS, OUTPUT, POINTS, known_heads
 from ..tensor import Tensor
 from ..typing import Array, FilePath
 from . import report
-from .layers import (
-    WEIGHTS,
-    as_float64,
-    as_list,
-    attention_layers,
-    before_rotary,
-    head_weights,
-    numbers_of_heads,
-)  # fmt: skip
+from .layers import WEIGHTS, as_float64, as_list, attention_layers, before_rotary, head_weights, numbers_of_heads
 from .models import AttentionOnly
 from .names import head_of, layer_names, node_of, path_of
 from .stats import GRADIENTS, POSITIONS, STATS, TOKENS, HeadTable
@@ -88,6 +80,8 @@ def _chosen_heads(all_layers, layers, heads):
     for path in known:
         of_layer = [h for h in known[path] if h in numbers or (path, h) in names]
         chosen[path] = tuple(of_layer) if path in traced else ()
+    if not any(chosen.values()):
+        raise ValueError(f"none of the heads {wanted} is in the layers {traced}")
     return chosen
 
 

@@ -77,6 +77,8 @@ def test_one_head_of_a_trace():
     assert "pattern_grad" in dir(head)
     with pytest.raises(KeyError, match=r"there is no head '1.3'; the heads are 1.0, 1.2"):
         traced(gpt(), heads=["1.0", "1.2"])["1.3"]
+    with pytest.raises(ValueError, match=r"none of the heads \['1.0'\] is in the layers \['blocks.0.attn'\]"):
+        traced(gpt(), layers=[0], heads=["1.0"])
     with pytest.raises(RuntimeError, match=r"blocks.0.attn has none of the heads that are traced"):
         traced(gpt(), heads=["1.0", "1.2"])[0]
 
