@@ -3,12 +3,13 @@
     minigrad learn start DIR     copy the files of all steps to a folder of your own
     minigrad learn               in that folder: which steps are done, and what is next
     minigrad learn 2             check step 2
-    minigrad learn 2 --hint      one more sentence
-    minigrad learn 2 --solution  the lines that were left out
+    minigrad learn 2 --hint      print one more sentence
+    minigrad learn 2 --solution  print the lines that were left out
 
-Each step is a file with a few places marked "your turn", where a line of dots waits for your code. It runs by itself
-(python step2_value.py) and draws a picture. The check runs your code, never ours, and compares its slopes with
-differences. Where they disagree it says where, by how much, and which line of yours to look at.
+Each step is a file with a few places marked "your turn", where you replace a line of dots by your code. (Steps 4 and 6
+have code with a mistake in such a place.) The file runs by itself, python step2_value.py, and draws a picture. The
+check runs your code and compares its slopes with finite differences. Where they disagree it prints the place, both
+numbers, and the line of yours to look at.
 """
 
 import importlib
@@ -30,20 +31,22 @@ from minigrad.gradcheck import gradcheck
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("step*.py"), key=lambda file: int(re.findall(r"\d+", file.name)[0]))
-TURN, END, UNFINISHED = re.compile(r" *# your turn: "), re.compile(r" *# end$"), re.compile(r" *# ~")
+TURN = re.compile(r" *# your turn: ")  # begins a place where the reader writes
+END = re.compile(r" *# end$")  # ends it
+GIVEN = re.compile(r" *# ~")  # a line of code with a mistake, which the reader gets instead of dots
 
 
 # ------------------------------------------------------------------------------------------------------- the exercises
 
 
 def skeleton(text):
-    """The text of a step with `...` where the reader's code goes, or the wrong code that comes with an exercise."""
+    """Return the text of a step without its solutions: with `...` in their place, or the lines marked # ~."""
     lines, inside = [], False
     for line in text.splitlines():
         if TURN.match(line):
             lines.append(line)
             inside, given = True, False
-        elif inside and UNFINISHED.match(line):
+        elif inside and GIVEN.match(line):
             lines.append(line.replace("# ~", "", 1))
             given = True
         elif inside and END.match(line):
@@ -56,11 +59,11 @@ def skeleton(text):
 
 
 def solution(text):
-    """What stands between the marks, with them."""
+    """Return the solutions in the text of a step, with their line numbers and marks."""
     shown, inside = [], False
     for number, line in enumerate(text.splitlines(), 1):
         inside = inside or bool(TURN.match(line))
-        if inside and not UNFINISHED.match(line):
+        if inside and not GIVEN.match(line):
             shown.append(f"{number:4} {line}")
         inside = inside and not END.match(line)
     return "\n".join(shown)
@@ -70,13 +73,13 @@ class NotYet(Exception):
     """What is wrong with a step, in a sentence for the reader."""
 
 
-def written(file):
-    """Raise NotYet if a line of dots is left in a file, or in a step that it imports, or if it is not there."""
+def require_written(file):
+    """Raise NotYet if the file is missing, or if it or a step that it imports still has a line of dots."""
     if not file.exists():
         raise NotYet(f"no {file.name} in {file.parent.resolve()}: `minigrad learn start DIR` copies all steps to DIR")
     text, wanted = file.read_text(encoding="utf-8"), ""
     for name in re.findall(r"^from (step\d+_\w+) import", text, re.M):
-        written(file.with_name(f"{name}.py"))
+        require_written(file.with_name(f"{name}.py"))
     for number, line in enumerate(text.splitlines(), 1):
         if TURN.match(line):
             wanted = TURN.sub("", line)
@@ -84,8 +87,8 @@ def written(file):
             raise NotYet(f"{file.name}:{number} waits for your code: {wanted}")
 
 
-def module_of(file):
-    """The reader's step as a module, and those that it imports from the same folder, all read anew."""
+def imported(file):
+    """Import the reader's step, and read all steps that it imports from the same folder anew."""
     for name in [name for name in sys.modules if re.match(r"step\d|pictures$", name)]:
         del sys.modules[name]
     importlib.invalidate_caches()
@@ -103,49 +106,65 @@ def module_of(file):
 
 
 def look_at(function):
-    """Where the reader wrote it."""
+    """Return "look at NAME, FILE:LINE" for a function of the reader."""
     code = inspect.unwrap(function).__code__
     return f"look at {code.co_name}, {Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
-def require(right, said, function):
-    """Raise NotYet unless something is right; said: what is wrong with the function then."""
+def require(right, message, blame):
+    """Raise NotYet with this message, and point to the function `blame`, unless `right` is true."""
     if not right:
-        raise NotYet(f"{said}. {look_at(function)}")
+        raise NotYet(f"{message}. {look_at(blame)}")
 
 
-def near(found, expected, tolerance, what, function):
-    """Raise NotYet unless a number or an array is what it should be, up to rounding."""
+def near(found, expected, tolerance, what, blame, hint=""):
+    """Raise NotYet unless `found`, a number or an array, is `expected` up to rounding. The hint ends the message."""
     found, expected = np.asarray(found, float), np.asarray(expected, float)
     shapes = f"{what} has shape {found.shape}; it should be {expected.shape}"
-    require(found.shape == expected.shape, shapes, function)
-    apart = np.where(np.isfinite(found), abs(found - expected), np.inf)
-    if apart.size:
-        at = np.unravel_index(apart.argmax(), apart.shape)
+    require(found.shape == expected.shape, shapes, blame)
+    difference = np.where(np.isfinite(found), abs(found - expected), np.inf)
+    if difference.size and difference.max() > tolerance * max(1.0, abs(expected).max()):
+        at = np.unravel_index(difference.argmax(), difference.shape)
         place = f"{what}[{', '.join(map(str, at))}]" if at else what
-        said = f"{place} is {found[at]:.6g}; it should be {expected[at]:.6g}"
-        require(apart.max() <= tolerance * max(1.0, abs(expected).max()), said, function)
+        texts = [(f"{found[at]:.{digits}g}", f"{expected[at]:.{digits}g}") for digits in (6, 9, 17)]
+        one, other = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
+        require(False, f"{place} is {one}; it should be {other}{hint}", blame)
 
 
-def same(found, expected, what, function):
-    near(found, expected, 1e-12, what, function)
+def same(found, expected, what, blame, hint=""):
+    """Raise NotYet unless `found` is `expected` to 12 digits."""
+    near(found, expected, 1e-12, what, blame, hint)
 
 
-def slopes(what, f, *inputs, blame):
-    """Raise NotYet unless the slopes of f, by the reader's backward(), are those that differences give."""
+def slopes(what, f, *inputs, blame, arriving=1.0):
+    """Raise NotYet unless the reader's backward() gives the slopes of f that finite differences give.
+
+    The result of f is multiplied by `arriving`: that slope then arrives at the last operation of f."""
+    if arriving != 1:
+        what = f"{what} * {arriving}"
+    names = list(inspect.signature(f).parameters)
 
     def run(arrays):
         xs = [type(x)(a if a.ndim else float(a)) for x, a in zip(inputs, arrays)]
-        return f(*xs), xs
+        y = f(*xs)
+        return (y * arriving if arriving != 1 else y), xs
 
     def vjp(dy, *arrays):
         y, xs = run(arrays)
         y.backward(*[dy] * bool(dy.ndim))  # a number starts with a slope of 1
+        changed = dy.ndim and not np.array_equal(y.grad, dy)
+        require(not changed, f"{what}: back changes dy, which is the slope of the result. Make a new array", blame)
+        for name, x in zip(names, xs):
+            if np.shape(x.grad) != np.shape(x.data):
+                slope_of = f"{what}: back gives {name}, of shape {np.shape(x.data)}, a slope of shape"
+                require(False, f"{slope_of} {np.shape(x.grad)}. Sum it over the axes that were repeated", blame)
         return tuple(np.asarray(x.grad) * (1 if dy.ndim else dy) for x in xs)
 
     values = wraps(f)(lambda *arrays: np.asarray(run(arrays)[0].data, float))
     try:
         report = gradcheck(values, *(np.array(x.data, float) for x in inputs), vjp=vjp, probes=(), raise_on_fail=False)
+    except NotYet:
+        raise
     except Exception as error:
         raise NotYet(f"{what}: {type(error).__name__}: {error}. {look_at(blame)}") from None
     if report:
@@ -154,6 +173,8 @@ def slopes(what, f, *inputs, blame):
     place = worst.place.removesuffix("[]")
     output = f" (from output {worst.output.removesuffix('[]')})" if worst.output not in ("", "[]") else ""
     hint = f" ({worst.hints[0]})" if worst.hints else ""
+    if arriving != 1 and math.isclose(arriving * worst.analytic, worst.numeric, rel_tol=1e-6):
+        hint = f" (the slope that arrives, dy = {arriving}, is not in it)"
     raise NotYet(
         f"{what}: the slope for {place}{output} is {worst.analytic:.6g} by your backward(), and {worst.numeric:.6g} by "
         f"differences{hint}. {look_at(blame)}"
@@ -167,30 +188,35 @@ def slope(m):
         ("exp", math.exp, 1.0, 1e-5, math.e),
     ):
         what = f"slope({name}, {x:g}, h={h:g})"
-        near(m.slope(f, x, h=h), expected, 1e-8, what, m.slope)
+        found = m.slope(f, x, h=h)
+        require(found is not None, f"{what} returns nothing: is there a return?", m.slope)
+        near(found, expected, 1e-8, what, m.slope)
         yield f"{what} = {expected:.6g}"
-    near(m.slope(abs, 0.0), 0.0, 1e-12, "slope(abs, 0), which has the same on both sides,", m.slope)
-    said = f"best_h() is {m.best_h():g}, whose error is not the smallest of all"
-    require(1e-7 < m.best_h() < 1e-4, said, m.best_h)
-    yield f"the best h is {m.best_h():g}: where the formula's error meets that of rounding"
+    near(m.slope(abs, 0.0), 0.0, 1e-12, "slope(abs, 0), which has the same value on both sides,", m.slope)
+    best = m.best_h()
+    require(best is not None, "best_h() returns nothing: is there a return?", m.best_h)
+    require(1e-7 < best < 1e-4, f"best_h() is {best:g}, whose error is not the smallest of all", m.best_h)
+    yield f"the best h is {best:g}: where the formula's error meets that of rounding"
 
 
 def value(m):
     V = m.Value
-    a, b = V(0.7), V(-1.3)
+    a, b, c = V(0.7), V(-1.3), V(0.4)
     once = V(2.0)
     once.backward()
     near(once.grad, 1.0, 0.0, "after y.backward(), the slope of y itself", V.backward)
     yield "a number's own slope is 1"
     slopes("a + b", lambda a, b: a + b, a, b, blame=V.backward)
+    slopes("a + b + c", lambda a, b, c: a + b + c, a, b, c, blame=V.backward)
     slopes("a * b", lambda a, b: a * b, a, b, blame=V.__mul__)
-    slopes("a * b * 2, where a slope of 2 arrives at a * b", lambda a, b: a * b * 2, a, b, blame=V.__mul__)
-    for n in (2, 3, -1):
-        slopes(f"a ** {n} * 2", lambda a, n=n: a**n * 2, a, blame=V.__pow__)
-    slopes("tanh(a) * 2", lambda a: a.tanh() * 2, a, blame=V.tanh)
+    slopes("(a * b)", lambda a, b: a * b, a, b, blame=V.__mul__, arriving=1.7)
+    for n in (3, -1, 2):
+        slopes(f"a ** {n}", lambda a, n=n: a**n, a, blame=V.__pow__, arriving=1.7)
+    slopes("tanh(a)", lambda a: a.tanh(), a, blame=V.tanh, arriving=1.7)
     yield "sums, products, powers, tanh"
     slopes("a + a", lambda a: a + a, a, blame=V.backward)
     slopes("a * a * a", lambda a: a * a * a, a, blame=V.backward)
+    slopes("one b, used twice: b = 3a, y = b + 2b", used_twice, a, blame=V.backward)
     yield "what is used twice gets both slopes"
     slopes("tanh(a b + a) - a / b", lambda a, b: (a * b + a).tanh() - a / b, a, b, blame=V.backward)
     yield "a longer formula"
@@ -206,12 +232,12 @@ def order(m):
     require(len(places) == len(found), "ordered(y) has a node more than once", m.ordered)
     for node in found:
         for parent in node.parents:
-            said = f"ordered(y) lacks {parent.op or 'a leaf'}, or has it after what was made of it"
-            require(places.get(id(parent), len(found)) < places[id(node)], said, m.ordered)
+            wrong = f"ordered(y) lacks {parent.op or 'a leaf'}, or has it after what was made of it"
+            require(places.get(id(parent), len(found)) < places[id(node)], wrong, m.ordered)
     require(found and found[-1] is y, "ordered(y) must end with y", m.ordered)
     yield "parents come first, and each once"
     slopes("b = 3a, y = b + 2b", lambda a: (a * 3) + (a * 3) * 2, V(0.5), blame=m.walk)
-    slopes("one b, used twice: b = 3a, y = b + 2b", shared, V(0.5), blame=m.walk)
+    slopes("one b, used twice: b = 3a, y = b + 2b", used_twice, V(0.5), blame=m.walk)
     yield "a node that is used twice waits for both"
     y.backward()
     before = a.grad
@@ -221,7 +247,7 @@ def order(m):
     rng = random.Random(0)
     for size in (3, 8, 15, 30):
         seed = rng.random()
-        f = lambda *xs, seed=seed, size=size: drawn(xs, random.Random(seed), size)  # noqa: E731
+        f = lambda *xs, seed=seed, size=size: random_formula(xs, random.Random(seed), size)  # noqa: E731
         slopes(f"a random graph of {size} nodes", f, *(V(rng.uniform(-1, 1)) for _ in range(3)), blame=m.walk)
     yield "random graphs of up to 30 nodes"
     x = y = V(1.0)
@@ -233,13 +259,14 @@ def order(m):
     yield f"60 doublings in {time.perf_counter() - began:.3f} s, where step 2 would walk for 30,000 years"
 
 
-def shared(a):
+def used_twice(a):
+    """y = b + 2b of one node b = 3a."""
     b = a * 3
     return b + b * 2
 
 
-def drawn(xs, rng, size):
-    """A random formula of some Values."""
+def random_formula(xs, rng, size):
+    """A formula of some Values, drawn at random, with `size` nodes."""
     nodes = list(xs)
     while len(nodes) < size:
         a, b = rng.choice(nodes), rng.choice(nodes)
@@ -263,12 +290,15 @@ def neuron(m):
     for p in model.parameters():
         p.grad = 0.0
     m.step(model, points, labels, lr=0.0)
+    none = "a step leaves None in .grad: in this engine slopes start from 0.0"
+    require(all(p.grad is not None for p in model.parameters()), none, m.step)
     m.step(model, points, labels, lr=0.1)
     moved = [p.data for p in model.parameters()] != old
     require(moved, "a step changes nothing: all slopes are 0 when it takes them", m.step)
     for p, x, g in zip(model.parameters(), old, first):
         twice = abs((x - p.data) / 0.1 - 2 * g) < 1e-9 < abs(g)
-        require(not twice, "a second step has twice the slopes of the first: what that left in .grad is there", m.step)
+        wrong = "a second step has twice the slopes of the first: it adds to what the first left in .grad"
+        require(not twice, wrong, m.step)
         near(p.data, x - 0.1 * g, 1e-12, f"after a step with lr=0.1, a weight of {x:.4g} with slope {g:.4g}", m.step)
     yield "a step starts from 0 slopes, and goes downhill"
     rng = random.Random(1)
@@ -292,7 +322,7 @@ def tensor(m):
     for a, b in (((2, 3), (2, 3)), ((2, 3), (3,)), ((2, 1), (1, 3)), ((2, 2, 3), (2, 1))):
         slopes(f"{a} * {b}", lambda a, b: a * b, t(*a), t(*b), blame=T.__mul__)
     yield "products, broadcast or not"
-    for a, b in (((2, 3), (3, 2)), ((1, 3), (3, 1)), ((2, 2, 3), (2, 3, 2)), ((2, 2, 3), (3, 2))):
+    for a, b in (((2, 3), (3, 2)), ((1, 3), (3, 1)), ((2, 2, 3), (2, 3, 2)), ((2, 2, 3), (3, 2)), ((2, 3), (2, 3, 2))):
         slopes(f"{a} @ {b}", lambda a, b: a @ b, t(*a), t(*b), blame=T.__matmul__)
     yield "products of matrices, and of stacks of them"
     for axis in (None, 0, -1):
@@ -308,15 +338,14 @@ def tensor(m):
 
 def softmax(m):
     rng = np.random.default_rng(0)
-    s = m.Tensor(rng.normal(size=(2, 4)) * 2)
+    s = m.Tensor(rng.normal(size=(2, 3, 4)) * 2)
     slopes("softmax", m.softmax, s, blame=m.softmax)
-    m.softmax(s).backward(rng.normal(size=(2, 4)))
+    m.softmax(s).backward(rng.normal(size=(2, 3, 4)))
     near(float(abs(s.grad.sum(-1)).max()), 0.0, 1e-12, "the sum of a row of dS", m.softmax)
     yield "softmax; the slopes of a row of scores sum to 0"
     logits, targets = m.Tensor(rng.normal(size=(3, 4))), np.array([0, 3, 3])
-    for by in 1.0, 2.0:
-        what = "cross_entropy" if by == 1 else "cross_entropy * 2"
-        slopes(what, lambda x, by=by: m.cross_entropy(x, targets) * by, logits, blame=m.cross_entropy)
+    for arriving in 1.0, 1.7:
+        slopes("cross_entropy", lambda x: m.cross_entropy(x, targets), logits, blame=m.cross_entropy, arriving=arriving)
     yield "cross_entropy"
     x, w = m.Tensor(rng.normal(size=(2, 1, 4))), m.Tensor(rng.normal(size=4))
     slopes("layer_norm", m.layer_norm, x, w, blame=m.layer_norm)
@@ -335,39 +364,62 @@ def bigram(m):
     x, y = m.batch(ids, 4, 5, rng)
     yield "each letter of a batch comes with the next"
     near(float(m.loss_of(m.Tensor(np.zeros((V, V))), x, y).data), math.log(V), 1e-12, "the first loss", m.loss_of)
+    scores = rng.normal(size=(V, V))
+    mean_cost = (np.log(np.exp(scores).sum(-1))[x] - scores[x, y]).mean()
+    what = "the loss of a table of random scores, the mean over all letters y, each in the row of its x,"
+    near(float(m.loss_of(m.Tensor(scores), x, y).data), mean_cost, 1e-12, what, m.loss_of)
     slopes("loss_of", lambda table: m.loss_of(table, x, y), m.Tensor(rng.normal(size=(V, V))), blame=m.loss_of)
     yield f"a table of zeros costs ln {V}, and its slopes are right"
-    mine, theirs = m.Tensor(np.ones((2, 3))), mg.tensor(np.ones((2, 3)), requires_grad=True)
-    adam, real = m.Adam([mine], lr=0.1), optim.Adam([theirs], lr=0.1, betas=(0.9, 0.99))
-    for t in range(20):
-        mine.grad = rng.normal(size=(2, 3))
-        theirs.grad = mg.tensor(mine.grad)
-        with np.errstate(all="ignore"):
-            adam.step()
-        real.step()
-        same(mine.data, theirs.detach().numpy(), f"after step {t + 1} of Adam, p", m.Adam.step)
+    check_adam(m, rng)
     yield "20 steps of Adam are minigrad's"
     losses = m.train(m.Tensor(np.zeros((V, V))), ids, 100, rng)
     require(losses[-1] < 0.8, f"after 100 steps the loss is {losses[-1]:.3f}; it should be below 0.8", m.Adam.step)
     yield f"it learns: loss {losses[0]:.2f}, after 100 steps {losses[-1]:.2f}"
 
 
+def check_adam(m, rng):
+    """Compare 20 steps of the reader's Adam with minigrad's. The betas and eps make each forgotten part visible."""
+    options = dict(lr=0.1, betas=(0.8, 0.95), eps=0.1)
+    mine, theirs = m.Tensor(np.ones((2, 3))), mg.tensor(np.ones((2, 3)), requires_grad=True)
+    adam, real = m.Adam([mine], **options), optim.Adam([theirs], **options)
+    for t in range(20):
+        g = mine.grad = rng.normal(size=(2, 3))
+        theirs.grad = mg.tensor(g)
+        with np.errstate(all="ignore"):
+            adam.step()
+        real.step()
+        hint = ""
+        if t == 0:
+            uncorrected = 1 - 0.1 * 0.2 * g / (np.sqrt(0.05) * abs(g) + 0.1)
+            inside = 1 - 0.1 * g / np.sqrt(g**2 + 0.1)
+            if np.allclose(mine.data, uncorrected):
+                hint = " (that is p - lr m / (√v + ε): use m̂ and v̂)"
+            elif np.allclose(mine.data, inside):
+                hint = " (that is with ε under the root)"
+        same(mine.data, theirs.detach().numpy(), f"after step {t + 1} of Adam, p", m.Adam.step, hint)
+
+
 def head(m):
     rng = np.random.default_rng(0)
-    x, *weights = (m.Tensor(0.7 * rng.normal(size=size)) for size in ((5, 4), (4, 4), (4, 4), (4, 4)))
+    x, *weights = (m.Tensor(0.7 * rng.normal(size=size)) for size in ((5, 8), (8, 4), (8, 4), (8, 4)))
     z, mine = m.head(x, *weights)
     P = np.asarray(mine["P"].data)
     require(not np.triu(P, 1).any(), "P is not 0 above its diagonal: a query sees keys that come later", m.head)
-    layer = nn.MultiheadAttention(4, 1, bias=False, batch_first=True).to(mg.float64)
+    # Head 0 of this layer of two has the reader's weights. C = 8 and hs = 4 differ, and so do their roots.
+    layer = nn.MultiheadAttention(8, 2, bias=False, batch_first=True).to(mg.float64)
     with mg.no_grad():
-        layer.in_proj_weight.copy_(mg.tensor(np.concatenate([w.data.T for w in weights])))
-        layer.out_proj.weight.copy_(mg.eye(4, dtype=mg.float64))
+        layer.in_proj_weight.copy_(mg.tensor(np.concatenate([w.data.T for w in weights for _ in range(2)])))
+        layer.out_proj.weight.copy_(mg.eye(8, dtype=mg.float64))
     dz, given = rng.normal(size=(5, 4)), mg.tensor(x.data[None])
     with study.trace_heads(layer) as trace:
-        (layer(given, is_causal=True)[0] * dz).sum().backward()
+        (layer(given, is_causal=True)[0][..., :4] * dz).sum().backward()
     seen = trace[""]
-    same(np.tril(mine["S"].data), np.tril(seen.scores[0, 0]), "S", m.head)
-    same(P, seen.pattern[0, 0], "P", m.head)
+    S, real_S = np.tril(mine["S"].data), np.tril(seen.scores[0, 0])
+    hint = " (q kᵀ was not divided by √hs)" if np.allclose(S, 2 * real_S) else ""
+    hint = " (divided by √C; it should be √hs)" if np.allclose(S * 8**0.5, real_S * 4**0.5) else hint
+    same(S, real_S, "S", m.head, hint)
+    hint = " (the rows of P must sum to 1: mask S, not P)" if not np.allclose(P.sum(-1), 1) else ""
+    same(P, seen.pattern[0, 0], "P", m.head, hint)
     same(z.data, seen.z[0, 0], "z", m.head)
     yield "q, k, v, S, P and z are those of minigrad's layer"
     z.backward(dz)
@@ -382,19 +434,43 @@ def head(m):
     yield "and by hand: dv, dP, dS, dq, dk"
 
 
+HEAD_PARTS = ("q", "k", "v", "pattern", "z")
+
+
+def same_heads(own, real, what, blame):
+    """Raise NotYet unless two arrays of all heads agree. Says so if the same numbers stand in other places."""
+    sorted_alike = own.size == real.size and np.allclose(np.sort(own, None), np.sort(real, None), atol=1e-9)
+    hint = " (the numbers are right and stand in other places: see reshape and permute)" if sorted_alike else ""
+    same(own, real, what, blame, hint)
+
+
 def gpt(m):
     rng = np.random.default_rng(0)
     mg.manual_seed(3)
-    model = nn.GPT(nn.GPTConfig(11, block_size=8, n_layer=2, n_head=2, n_embd=8, bias=False)).to(mg.float64)
-    x, y = rng.integers(11, size=(3, 8)), rng.integers(11, size=(3, 8))
+    # B, T, nh, hs = 3, 7, 4, 2 all differ, so that a reshape to the wrong axes cannot give the right shape.
+    model = nn.GPT(nn.GPTConfig(11, block_size=7, n_layer=2, n_head=4, n_embd=8, bias=False)).to(mg.float64)
+    layer, x, seen = model.blocks[0].attn, rng.normal(size=(3, 7, 8)), {}
+    with study.trace_heads(layer, grads=False) as trace, mg.no_grad():
+        expected, _ = layer(mg.tensor(x), is_causal=True)
+    weights = (m.Tensor(w.detach().numpy()) for w in (layer.in_proj_weight, layer.out_proj.weight))
+    found = m.attention(m.Tensor(x), *weights, 4, seen)
+    for name in HEAD_PARTS:
+        axes = "(B, nh, T, T)" if name == "pattern" else "(B, nh, T, hs)"
+        same_heads(seen[name].data, getattr(trace[""], name), f"{name} {axes} of a layer alone, ", m.attention)
+    require(found is not None, "attention returns nothing: is there a return?", m.attention)
+    what = "q, k, v, P and z are right, but what attention returns, "
+    same(found.data, expected.numpy(), what, m.attention)
+    yield "a layer of heads, alone"
+    x, y = rng.integers(11, size=(3, 7)), rng.integers(11, size=(3, 7))
     with study.trace_heads(model) as trace:
         _, loss = model(mg.tensor(x), mg.tensor(y))
         loss.backward()
     p, mine = {name: m.Tensor(w.numpy()) for name, w in model.state_dict().items()}, {}
-    own = m.loss_of(p, x, y, 2, 2, mine)
+    own = m.loss_of(p, x, y, 2, 4, mine)
     for layer in trace:
-        for name in ("q", "k", "v", "pattern", "z"):
-            same(mine[layer][name].data, getattr(trace[layer], name), f"{name} of {layer}, ", m.attention)
+        for name in HEAD_PARTS:
+            what = f"attention is right, but {name} of {layer}, "
+            same(mine[layer][name].data, getattr(trace[layer], name), what, m.logits_of)
     yield "q, k, v, P and z of all heads are minigrad's"
     near(float(own.data), loss.item(), 1e-12, "the loss", m.logits_of)
     yield f"the loss too, {loss.item():.6f}"
@@ -402,7 +478,7 @@ def gpt(m):
     for layer in trace:
         for name in ("z", "v", "pattern", "scores", "q", "k"):
             gradient = getattr(trace[layer], f"{name}_grad")
-            same(mine[layer][name].grad, gradient, f"the gradient of {name} of {layer}, ", m.attention)
+            same(mine[layer][name].grad, gradient, f"the gradient of {name} of {layer}, ", m.logits_of)
     yield "the gradients of all heads are minigrad's, to 12 digits"
     for name, w in model.named_parameters():
         same(p[name].grad, w.grad.numpy(), f"the gradient of {name}", m.logits_of)
@@ -427,14 +503,17 @@ def training(m):
     yield "cold, it writes the likeliest letter; hot, any"
     last = m.train(p, ids, 100, **sizes, rng=np.random.default_rng(1))[-1]
     wrote = "".join("abc"[i] for i in m.write(p, ids[:2], 10, 8, 1, 2, np.random.default_rng(0)))
-    said = f"trained on abcabc…, with a loss of {last:.3f}, it writes {wrote}"
-    require(wrote == "abcabcabcabc", said, m.write)
+    require(wrote == "abcabcabcabc", f"trained on abcabc…, with a loss of {last:.3f}, it writes {wrote}", m.write)
     yield f"trained on abcabc…, it writes {wrote}"
 
 
-STEPS = {  # the check, and one more sentence
+STEPS = {  # the check of each step, and its hint
     1: (slope, "The two calls are f(x + h) and f(x - h); they lie 2h apart. min() takes key=error."),
-    2: (value, "If one parent alone grows by a bit, by how much does the result grow? Multiply that by dy."),
+    2: (
+        value,
+        "If one parent alone grows by a bit, by how much does the result grow? Multiply that by dy. In backward(), dy "
+        "is what has just arrived, and grad is all that ever arrived: pass on dy.",
+    ),
     3: (order, "visit(): if id(node) is new, note it, visit each parent, append node. walk(): reversed(nodes)."),
     4: (neuron, "sum() takes a start: sum(…, self.b). What do grads start with in the second step of a training?"),
     5: (tensor, "Shapes tell most of it: dA has A's, and from dY (n, m) and B (k, m) there is one way to (n, k)."),
@@ -449,26 +528,36 @@ STEPS = {  # the check, and one more sentence
 }
 
 
-def checked(n, folder, say):
-    """Run the check of a step in the reader's folder. Raises NotYet."""
+def check(n, folder, say):
+    """Run the check of step n in the reader's folder, and say() a line for each part that is right. Raises NotYet."""
     file = folder / FILES[n - 1].name
-    written(file)
+    require_written(file)
     try:
-        for line in STEPS[n][0](module_of(file)):
+        for line in STEPS[n][0](imported(file)):
             say(f"  ok  {line}")
     except NotYet:
         raise
     except Exception as error:  # of the reader's code
-        frames = [f for f in inspect.getinnerframes(error.__traceback__) if Path(f.filename).parent == folder.resolve()]
-        at = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
-        raise NotYet(f"{at}{type(error).__name__}: {error}") from None
+        raise NotYet(f"{place_of(error, file)}{type(error).__name__}: {error}") from None
+
+
+def place_of(error, file):
+    """Return where the reader's code failed, "step9_gpt.py:63: " or "": the line of this step's file, if it has one,
+    and the line of the earlier step in which that ended."""
+    folder = file.parent.resolve()
+    frames = [f for f in inspect.getinnerframes(error.__traceback__) if Path(f.filename).resolve().parent == folder]
+    if not frames:
+        return ""
+    own = [f for f in frames if Path(f.filename).name == file.name] or frames
+    place, last = (f"{Path(f.filename).name}:{f.lineno}" for f in (own[-1], frames[-1]))
+    return f"{place}: " if place == last else f"{place} (in {last}): "
 
 
 def start(folder):
     folder.mkdir(parents=True, exist_ok=True)
     files = [*FILES, HERE / "pictures.py"]
-    if there := [file.name for file in files if (folder / file.name).exists()]:
-        raise cli.CommandError(f"{folder} has {', '.join(there)} already: choose another folder")
+    if existing := [file.name for file in files if (folder / file.name).exists()]:
+        raise cli.CommandError(f"{folder} has {', '.join(existing)} already: choose another folder")
     for file in files:
         text = file.read_text(encoding="utf-8")
         (folder / file.name).write_text(skeleton(text), encoding="utf-8")
@@ -477,13 +566,13 @@ def start(folder):
     )
 
 
-def status(folder):
-    """A line for each step, and what is wrong with the first that is not done; returns whether all are."""
+def print_status(folder):
+    """Print a line for each step, and what is wrong with the first that is not done. Return True if all are done."""
     missing = ""
     for n, file in enumerate(FILES, 1):
         try:
             if not missing:
-                checked(n, folder, lambda line: None)
+                check(n, folder, lambda line: None)
             print(f"  {'    ' if missing else 'done'}  {n}  {file.name}")
         except NotYet as error:
             missing = str(error)
@@ -492,7 +581,7 @@ def status(folder):
 
 
 def step(typed):
-    """A `type` for add_argument."""
+    """Return the number of a step, or "start": a `type` for add_argument."""
     return typed if typed == "start" else cli.number(int, at_least=1, at_most=len(FILES))(typed)
 
 
@@ -500,8 +589,8 @@ def main(argv=()):
     parser = cli.Parser("minigrad learn", description=__doc__)
     parser.add_argument("what", nargs="?", type=step, metavar="STEP", help="its number, or start (default: all steps)")
     parser.add_argument("folder", nargs="?", type=Path, default=Path(), metavar="DIR", help="yours (default: this)")
-    parser.add_argument("--hint", action="store_true", help="one more sentence about a step")
-    parser.add_argument("--solution", action="store_true", help="the lines that were left out of it")
+    parser.add_argument("--hint", action="store_true", help="print one more sentence about a step")
+    parser.add_argument("--solution", action="store_true", help="print the lines that were left out of it")
     args = parser.parse_args(argv)
     if args.what == "start":
         if args.folder == Path():
@@ -509,7 +598,7 @@ def main(argv=()):
         start(args.folder)
         return 0
     if args.what is None:
-        return int(not status(args.folder))
+        return int(not print_status(args.folder))
     n = args.what
     if args.hint:
         print(STEPS[n][1])
@@ -518,7 +607,7 @@ def main(argv=()):
     if args.hint or args.solution:
         return 0
     try:
-        checked(n, args.folder, print)
+        check(n, args.folder, print)
     except NotYet as error:
         print(f"not yet: {error}")
         return 1

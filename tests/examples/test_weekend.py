@@ -30,14 +30,14 @@ def told(n, folder):
     """What the check says is wrong."""
     said = []
     with pytest.raises(learn.NotYet) as error:
-        learn.checked(n, folder, said.append)
+        learn.check(n, folder, said.append)
     return str(error.value)
 
 
 @pytest.mark.parametrize("n", [pytest.param(n, marks=[pytest.mark.slow] * (n == 4)) for n in SOLVED])
 def test_solutions_pass(n, mine):
     said = []
-    learn.checked(n, mine, said.append)
+    learn.check(n, mine, said.append)
     assert len(said) >= 3 and all(line.startswith("  ok  ") for line in said)
 
 
@@ -57,14 +57,16 @@ MISTAKES = [  # step, what the solution has, what the learner wrote, what the ch
     (1, "return (f(x + h)", "h = 1e-5; return (f(x + h)", "slope(x³, 0, h=1) is 1e-10"),
     (1, "return min(", "return max(", "best_h() is 1e-15"),
     (2, "dy * other.data, dy * self.data", "dy * self.data, dy * other.data", "two inputs are swapped"),
-    (2, "dy * other.data, dy * self.data", "other.data, self.data", "a * b * 2, where a slope of 2 arrives"),
-    (2, "n * self.data ** (n - 1)", "n * self.data ** n", "a ** 2 * 2: the slope for a is"),
-    (2, "dy * n * self.data ** (n - 1)", "dy * self.data ** (n - 1)", "a ** 2 * 2: the slope for a is"),
-    (2, "1 - y * y", "1 - self.data * self.data", "tanh(a) * 2: the slope for a is"),
-    (2, "(dy * (1 - y * y),)", "dy * (1 - y * y)", "tanh(a) * 2: TypeError"),
+    (2, "dy * other.data, dy * self.data", "other.data, self.data", "the slope that arrives, dy = 1.7, is not in it"),
+    (2, "n * self.data ** (n - 1)", "n * self.data ** n", "a ** 3 * 1.7: the slope for a is"),
+    (2, "dy * n * self.data ** (n - 1)", "dy * self.data ** (n - 1)", "a ** 3 * 1.7: the slope for a is"),
+    (2, "1 - y * y", "1 - self.data * self.data", "tanh(a) * 1.7: the slope for a is"),
+    (2, "(dy * (1 - y * y),)", "dy * (1 - y * y)", "tanh(a) * 1.7: TypeError"),
     (2, "self.grad += dy", "self.grad = dy", "a + a: the slope for a is 1 by your backward(), and 2 by differences"),
     (2, "self.grad += dy", "pass", "the slope of y itself is 0; it should be 1"),
     (2, "parent.backward(dx)", "parent.backward(dy)", "a * b: the slope for a is 1 "),
+    (2, "self.back(dy)):", "self.back(self.grad)):", "one b, used twice: b = 3a, y = b + 2b: the slope for a is"),
+    (2, "parent.backward(dx)", "parent.grad += dx", "a + b + c: the slope for a is 0 by your backward()"),
     (3, "            seen.add(id(node))\n", "", "ordered(y) has"),
     (3, "reversed(nodes)", "nodes", "b = 3a, y = b + 2b: the slope for a is 0"),
     (3, "reversed(nodes)", "queue(end)", "one b, used twice"),
@@ -77,45 +79,62 @@ MISTAKES = [  # step, what the solution has, what the learner wrote, what the ch
      "with a bias of 0.5"),
     (4, ", self.b).tanh()", ", self.b)", "a neuron's output for (0.3, -0.6) is"),
     (4, "    for p in model.parameters():\n        p.grad = 0.0\n    loss.backward()", "    loss.backward()",
-     "what that left in .grad is there"),
+     "it adds to what the first left in .grad"),
+    (4, "p.grad = 0.0\n    loss", "p.grad = None\n    loss", "step4_neuron.py:"),
     (4, "    loss.backward()\n", "", "a step changes nothing: all slopes are 0"),
     (4, "p.data -= lr * p.grad\n    # end", "p.data += lr * p.grad", "after a step with lr=0.1, a weight of"),
     (5, "dy = dy.sum(axis=tuple(range(dy.ndim - len(shape))))", "dy = dy",
      "unbroadcast(a slope of shape (2, 3, 4), (4,))"),
     (5, ", keepdims=True)\n    # end", ")\n    # end", "(3, 1)) has shape"),
     (5, "unbroadcast(dy * other.data, self.shape), unbroadcast(dy * self.data, other.shape)",
-     "dy * other.data, dy * self.data", "(2, 3) * (3,): RuntimeError: "),
+     "dy * other.data, dy * self.data", "(2, 3) * (3,): back gives b, of shape (3,), a slope of shape (2, 3). Sum"),
     (5, "dy @ other.data.swapaxes(-1, -2)", "dy @ other.data", "(2, 3) @ (3, 2): ValueError"),
     (5, "return unbroadcast(dA, self.shape), unbroadcast(dB, other.shape)", "return dA, dB",
-     "(2, 2, 3) @ (3, 2): RuntimeError"),
+     "(2, 2, 3) @ (3, 2): back gives b, of shape (3, 2), a slope of shape (2, 3, 2). Sum"),
+    (5, "return unbroadcast(dA, self.shape), unbroadcast(dB", "return dA, unbroadcast(dB",
+     "(2, 3) @ (2, 3, 2): back gives a, of shape (2, 3), a slope of shape (2, 2, 3). Sum"),
+    (5, "return unbroadcast(dy * other.data, self.shape), unbroadcast(dy * self.data, other.shape)",
+     "db = dy * self.data; dy *= other.data; return unbroadcast(dy, self.shape), unbroadcast(db, other.shape)",
+     "(2, 3) * (2, 3): back changes dy, which is the slope of the result. Make a new array"),
     (5, "dy.transpose(np.argsort(axes))", "dy.transpose(axes)", "permute(2, 0, 1)"),
     (5, "np.add.at(dx, i, dy)", "dx[i] += dy", "rows [0, 2, 2]: the slope for a[2, "),
     (5, "(np.broadcast_to(dy, self.shape),)", "(dy * self.data.size,)", "sum over axis None"),
     (6, "p * (dp - (p * dp).sum(-1, keepdims=True))", "p * dp", "softmax: the slope for s["),
     (6, "(p * dp).sum(-1, keepdims=True)", "(p * dp).sum(keepdims=True)", "softmax: the slope for s["),
+    (6, "(p * dp).sum(-1, keepdims=True)", "(p * dp).sum(1, keepdims=True)", "softmax: the slope for s["),
+    (6, "return (p * (dp - (p * dp).sum(-1, keepdims=True)),)", "dp *= p; return (dp - p * dp.sum(-1, keepdims=True),)",
+     "softmax: back changes dy, which is the slope of the result. Make a new array"),
     (6, "(dy * (p - onehot) / n,)", "(dy * (p - onehot),)", "cross_entropy: the slope for x["),
     (6, "(g - g.mean(-1, keepdims=True) - normed", "(g - normed", "layer_norm: the slope for x["),
-    (6, ".reshape(-1, dy.shape[-1]).sum(0)", "", "layer_norm: RuntimeError: "),
+    (6, ".reshape(-1, dy.shape[-1]).sum(0)", "", "layer_norm: back gives w, of shape (4,), a slope of shape (2, 1, 4). Sum"),
     (6, "1 + 3 * 0.044715", "1 + 0.044715", "gelu: the slope for x["),
     (7, "return ids[at], ids[at + 1]", "return ids[at], ids[at]", "the letters 0, 1, 2, …, y["),
     (7, "return ids[at], ids[at + 1]", "return ids[at], ids[at[:, -1] + 1]", "y has shape (4,); it should be (4, 5)"),
     (7, "(1 - b2) * p.grad**2", "(1 - b2) * p.grad", "after step 1 of Adam, p["),
+    (7, "(np.sqrt(v) + self.eps)", "np.sqrt(v + self.eps)", "(that is with ε under the root)"),
     (7, "self.m[i] / (1 - b1**self.t), self.v[i] / (1 - b2**self.t)", "self.m[i], self.v[i]",
-     "after step 1 of Adam, p["),
+     "(that is p - lr m / (√v + ε): use m̂ and v̂)"),
+    (7, "table.rows(x).reshape(-1, table.shape[-1]), y.reshape(-1)",
+     "table.rows(y).reshape(-1, table.shape[-1]), x.reshape(-1)", "the loss of a table of random scores"),
+    (7, "table.rows(x).reshape(-1, table.shape[-1]), y.reshape(-1)", "table.rows(x[:, -1]), y[:, -1]",
+     "the loss of a table of random scores"),
     (7, "p.data - self.lr * m", "p.data + self.lr * m", "after step 1 of Adam, p["),
     (7, "self.m[i] = b1 * self.m[i] + (1 - b1) * p.grad", "self.m[i] = (1 - b1) * p.grad", "after step 2 of Adam, p["),
     (7, ".reshape(-1, table.shape[-1]), y", ", y", "IndexError"),
-    (8, " * k.shape[-1] ** -0.5\n    P", "\n    P", "S["),
+    (8, " * k.shape[-1] ** -0.5\n    P", "\n    P", "(q kᵀ was not divided by √hs)"),
+    (8, "* k.shape[-1] ** -0.5\n    P", "* x.shape[-1] ** -0.5\n    P", "(divided by √C; it should be √hs)"),
     (8, "softmax(S + past(x.shape[0]))", "softmax(S)", "a query sees keys that come later"),
     (8, "softmax(S + past(x.shape[0]))", "softmax(S * np.tri(x.shape[0]))", "a query sees keys that come later"),
     (8, "dv = P.T @ dz", "dv = P @ dz", "dv by hand["),
     (8, "dP = dz @ v.T", "dP = v @ dz.T", "dP by hand["),
     (8, "dq = scale * dS @ k", "dq = dS @ k", "dq by hand["),
     (9, "reshape(B, T, 3, nh, C // nh).permute(2, 0, 3, 1, 4)", "reshape(B, T, nh, 3, C // nh).permute(3, 0, 2, 1, 4)",
-     "q of blocks.0.attn, ["),
+     "q (B, nh, T, hs) of a layer alone, ["),
     (9, "reshape(B, T, 3, nh, C // nh).permute(2, 0, 3, 1, 4)", "reshape(3, B, nh, T, C // nh)",
-     "q of blocks.0.attn, ["),
-    (9, "z.permute(0, 2, 1, 3).reshape(B, T, C)", "z.reshape(B, T, C)", "q of blocks.1.attn, ["),
+     "q (B, nh, T, hs) of a layer alone, ["),
+    (9, "z.permute(0, 2, 1, 3).reshape(B, T, C)", "z.reshape(B, T, C)", "but what attention returns, ["),
+    (9, "z.permute(0, 2, 1, 3).reshape(B, T, C)", "z.reshape(B, C, T)", "step9_gpt.py:"),
+    (9, "return linear(z", "linear(z", "attention returns nothing"),
     (9, "x = x + attention(", "x = attention(", "q of blocks.1.attn, ["),
     (9, "x = x + linear(gelu", "x = linear(gelu", "q of blocks.1.attn, ["),
     (9, 'linear(layer_norm(x, p["norm.weight"])', "linear(x", "the loss is"),
@@ -155,7 +174,7 @@ OTHERWISE = [  # step, what the solution has, what is as right
 def test_right_code_of_another_kind_passes(n, right, other, mine):
     assert SOLVED[n].count(right) == 1
     (mine / learn.FILES[n - 1].name).write_text(SOLVED[n].replace(right, other), encoding="utf-8")
-    learn.checked(n, mine, print)
+    learn.check(n, mine, print)
 
 
 def test_from_the_shell(tmp_path, monkeypatch, capsys):
