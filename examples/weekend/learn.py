@@ -507,6 +507,54 @@ def training(m):
     yield f"trained on abcabc…, it writes {wrote}"
 
 
+def induction(m):
+    rng = np.random.default_rng(0)
+    e, y, dz = (rng.normal(size=(2, m.T, m.C)) for _ in range(3))
+    weights = rng.normal(size=(3 * m.C, m.C)) * m.C**-0.5, rng.normal(size=(m.C, m.C)) * m.C**-0.5
+    layer = nn.MultiheadAttention(m.C, m.nh, bias=False, batch_first=True).to(mg.float64)
+    with mg.no_grad():
+        layer.in_proj_weight.copy_(mg.tensor(weights[0]))
+        layer.out_proj.weight.copy_(mg.tensor(weights[1]))
+    x = mg.tensor(e + y, requires_grad=True)
+    expected, _ = layer(x, is_causal=True)
+    (expected * mg.tensor(dz)).sum().backward()
+    for cut in "", "k", "qv":
+        (own_e, own_y, w_in, w_out), seen, case = map(m.Tensor, (e, y, *weights)), {}, f"with cut={cut!r}, "
+        found = m.attention(own_e, own_y, w_in, w_out, seen, cut)
+        found.backward(dz)
+        same(found.data, expected.detach().numpy(), f"{case}what attention returns, ", m.attention)
+        three = len({id(seen[f"x_{name}"]) for name in "qkv"}) == 3
+        require(three, f"{case}q, k and v share one x: make e + y anew for each", m.attention)
+        kept = [name for name in "qkv" if name not in cut]
+        what = f"{case}the gradient of y, which is {' + '.join(f'dx_{name}' for name in kept)}, "
+        same(own_y.grad, sum(seen[f"x_{name}"].grad for name in kept), what, m.attention)
+        same(own_e.grad, x.grad.numpy(), f"{case}the gradient of e, which is never cut, ", m.attention)
+        same(w_in.grad, layer.in_proj_weight.grad.numpy(), f"{case}the gradient of w_in", m.attention)
+        if not cut:
+            whole = seen, w_in
+    yield "a cut changes no output, and takes its own part of y's gradient away"
+    for name in "qkv":
+        same(m.by_hand(name, *whole), whole[0][f"x_{name}"].grad, f"dx_{name} by hand, ", m.by_hand)
+    yield "dx_q, dx_k and dx_v by hand are those of your engine"
+    pattern = np.stack([np.eye(10, k=-1), np.eye(10, k=-3)])[None]  # one head looks one back, the other three back
+    heads = "for one head that looks one back and one that looks three back, "
+    before, after = m.looks_at_letter_before, m.looks_after_copy
+    same(before(pattern), [1, 0], f"{heads}looks_at_letter_before(pattern)", before)
+    same(after(pattern, 4), [0, 1], f"{heads}looks_after_copy(pattern, 4)", after)
+    yield "what a head looks at is measured"
+    scores = {}
+    for cut in "", "k":
+        p = m.new_weights(np.random.default_rng(0))
+        m.train(p, 200, np.random.default_rng(1), cut)
+        scores[cut] = m.measured(p)
+        right, before, _ = scores[cut].values()
+        yield f"{'K cut' if cut else 'nothing cut'}: {right:.0%} right, looks at the letter before {before:.2f}"
+    right, before, _ = scores[""].values()
+    require(right > 0.9 and before > 0.3, "200 steps of training should form the head", m.attention)
+    require(scores["k"]["looks at the letter before"] < 0.15, "with K cut the head should not form", m.attention)
+    yield "the head forms, and with K's gradient cut it does not"
+
+
 STEPS = {  # the check of each step, and its hint
     1: (slope, "The two calls are f(x + h) and f(x - h); they lie 2h apart. min() takes key=error."),
     2: (
@@ -525,6 +573,11 @@ STEPS = {  # the check of each step, and its hint
         "(B, T, 3, nh, hs) is .reshape(B, T, 3, nh, C // nh); then axis 2 comes first. Back: .permute(0, 2, 1, 3).",
     ),
     10: (training, "Four lines, as in step 7. In writing, of (1, T, V) you need [0, -1]."),
+    11: (
+        induction,
+        "Tensor(y.data) has no parents. Side by side, in NumPy: "
+        ".transpose(0, 2, 1, 3).reshape(B, T, C). The copy's successor is period - 1 back.",
+    ),
 }
 
 

@@ -1,12 +1,13 @@
 """Step 10: train it.
 
-Everything is there: batches and Adam from step 7, the GPT from step 9. What is left is the loop, and writing: take the
-scores of the last letter, softmax, draw, append, again.
+Batches and Adam are there from step 7, the GPT from step 9. What is left is the loop, and writing: take the scores of
+the last position, apply softmax, draw a letter, append it, and repeat.
 
     python step10_train.py              on minigrad's little stories
     python step10_train.py mine.txt     on a text of yours
 
-The picture has two curves: the losses of your engine, and those of minigrad from the same weights on the same batches.
+The picture has two curves: the losses of your engine, and the losses of minigrad (dashed) from the same weights on the
+same batches.
 
 Predict before you run this file: how far apart will the two be after 500 steps?
 """
@@ -18,11 +19,11 @@ from step9_gpt import logits_of, loss_of, new_weights
 
 
 def train(p, ids, steps, B, T, n_layer, nh, rng, lr=1e-2, say=None):
-    """Train the weights p for some steps. Returns the losses."""
+    """Train the weights p for some steps. Return the losses."""
     adam, losses = Adam(list(p.values()), lr), []
     for i in range(steps):
         x, y = batch(ids, B, T, rng)
-        # your turn: the loss of this batch, slopes from 0, backward, and a step of Adam
+        # your turn: the loss of this batch, all slopes set to 0, backward, and a step of Adam
         loss = loss_of(p, x, y, n_layer, nh)
         adam.zero_grad()
         loss.backward()
@@ -35,11 +36,11 @@ def train(p, ids, steps, B, T, n_layer, nh, rng, lr=1e-2, say=None):
 
 
 def write(p, ids, n, T, n_layer, nh, rng, temperature=0.8):
-    """ids and n letters more. Lower temperatures are more cautious: scores are divided by them."""
+    """Return ids and n letters more. Scores are divided by the temperature: a lower one is more cautious."""
     ids = list(ids)
     for _ in range(n):
         logits = logits_of(p, np.array([ids[-T:]]), n_layer, nh)  # (1, up to T, V)
-        # your turn: P (V,), the shares by softmax of the last position's logits, each times 1 / temperature
+        # your turn: P (V,), the softmax of the last position's logits times 1 / temperature, as an array
         P = softmax(logits * (1 / temperature)).data[0, -1]
         # end
         ids.append(int(rng.choice(len(P), p=P)))
@@ -47,7 +48,7 @@ def write(p, ids, n, T, n_layer, nh, rng, temperature=0.8):
 
 
 def minigrads_losses(p, ids, steps, B, T, n_layer, nh, rng, lr=1e-2):
-    """The same training by minigrad, from the weights that p has now."""
+    """Train minigrad's GPT in the same way, from the weights that p has now. Return the losses."""
     import minigrad as mg
     from minigrad import nn, optim
 
@@ -65,8 +66,9 @@ def minigrads_losses(p, ids, steps, B, T, n_layer, nh, rng, lr=1e-2):
 
 
 if __name__ == "__main__":
-    from pictures import curves
+    from pictures import curves, stop_if_unfinished
 
+    stop_if_unfinished()
     letters = Letters(text := corpus())
     sizes = dict(B=8, T=32, n_layer=2, nh=4)
     p = new_weights(len(letters.all), 32, 32, 2, np.random.default_rng(0))

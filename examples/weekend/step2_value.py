@@ -3,8 +3,8 @@
 y = a * b. If a grows by a tiny bit, y grows b times as fast, so the slope of y with respect to a is b. And if something
 later grows dy times as fast as y, it grows dy * b times as fast as a: that is the chain rule, all of it.
 
-So a Value keeps three things beside its number: its parents, which are the Values it was made of; `back`, which turns
-the slope that arrives here into the slopes of the parents; and `grad`, where what has arrived adds up.
+So a Value keeps three things beside its number: its parents, the Values that it was made of; `back`, which turns the
+slope dy that has just arrived into slopes of the parents; and `grad`, the sum of all slopes that have arrived so far.
 
 Predict before you run this file: y = a + a. What is the slope of y with respect to a, and which line makes it so?
 """
@@ -33,7 +33,7 @@ class Value:
 
     def __pow__(self, n):  # n is a plain number
         def back(dy):
-            # your turn: a tuple of one slope, that of self. What is the derivative of x**n?
+            # your turn: a tuple with one slope, that of self. What is the derivative of x**n?
             return (dy * n * self.data ** (n - 1),)
             # end
 
@@ -50,7 +50,7 @@ class Value:
         return type(self)(y, (self,), back, "tanh")
 
     def backward(self, dy=1.0):
-        """Take the slope dy, and pass it on to all that this was made of."""
+        """Add the slope dy to grad, and pass it on to the parents."""
         # your turn: dy adds to grad; then each parent goes backward with its part of back(dy), if there is a back
         self.grad += dy
         if self.back:
@@ -59,7 +59,7 @@ class Value:
         # end
 
     def of(self, x):
-        """x as a Value."""
+        """Return x, a number or a Value, as a Value."""
         return x if isinstance(x, Value) else type(self)(x)
 
     __radd__, __rmul__ = __add__, __mul__
@@ -75,10 +75,14 @@ class Value:
 
 
 if __name__ == "__main__":
-    from pictures import draw
+    from pictures import draw, stop_if_unfinished
 
+    stop_if_unfinished()
     a, b = Value(0.5), Value(-2.0)
     y = (a * b + a).tanh()
     y.backward()
     print(f"y = tanh(a b + a) = {y.data:.4f}; slopes: a {a.grad:.4f}, b {b.grad:.4f}")
     draw(y, "value.svg")
+    a = Value(3.0)
+    (a + a).backward()
+    print(f"y = a + a: the slope of a is {a.grad:g}. It is both parents, gets 1 as each, and backward() adds them up.")

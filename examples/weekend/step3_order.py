@@ -1,19 +1,19 @@
-"""Step 3: everybody waits, and speaks once.
+"""Step 3: each node waits, and passes its slope on once.
 
-Step 2 is right, and hopeless: double a number twenty times by x = x + x, and a million paths lead back to the start. It
-walks each of them. The way out is to wait. A node passes its slope on when all parts of it have arrived, which is when
-everything made from it has had its turn. Backwards through a *topological order*, in which each node comes after its
-parents, that is always so.
+Step 2 is right and far too slow. Double a number twenty times by x = x + x: a million paths lead back to the start, and
+step 2 walks each of them. The way out is to wait. A node passes its slope on when all parts of it have arrived. That is
+so when every node made from it has had its turn. In a *topological order* each node comes after its parents; walk
+through it backwards, and every node has its whole slope when its turn comes.
 
-Predict before you run this file: who comes first is served first, as in a queue. That sounds fair. Which graph of three
-operations does it get wrong?
+Predict before you run this file: a queue serves first the node that was found first. Which graph of three operations
+does that get wrong?
 """
 
 from step2_value import Value as Patient
 
 
 def ordered(end):
-    """All that `end` was made of, and `end` itself: each once, and after its parents."""
+    """Return the nodes that `end` was made of, and `end` itself: each once, and after its parents."""
     found, seen = [], set()
 
     def visit(node):
@@ -30,10 +30,10 @@ def ordered(end):
 
 
 def walk(end, dy):
-    """Give `end` the slope dy, and add to the grad of each node that it was made of."""
+    """Give `end` the slope dy, and add to the grad of each node that `end` was made of."""
     nodes = ordered(end)
     for node in nodes:
-        if node.parents:  # what is in between starts anew; at the leaves, slopes of several walks add up
+        if node.parents:  # nodes in between start from 0; at the leaves, slopes of several walks add up
             node.grad = 0 * node.grad
     end.grad = end.grad + dy
     # your turn: from the end to the leaves, each node with a back adds to the grads of its parents
@@ -50,7 +50,7 @@ class Value(Patient):
 
 
 def queue(end):
-    """The order of a queue, in which `walk` would go backward: wrong, but for which graph?"""
+    """Return the nodes in the order of a queue, for `walk` to go through: wrong, but for which graph?"""
     found, waiting = [], [end]
     while waiting:
         node = waiting.pop(0)
@@ -63,8 +63,9 @@ def queue(end):
 if __name__ == "__main__":
     import time
 
-    from pictures import draw
+    from pictures import draw, stop_if_unfinished
 
+    stop_if_unfinished()
     for kind, times in (Patient, (10, 14, 18)), (Value, (10, 14, 18, 200)):
         for n in times:
             y = x = kind(1.0)
@@ -77,5 +78,6 @@ if __name__ == "__main__":
     b = a * 3
     y = b + b * 2
     y.backward()
-    draw(y, "order.svg", places=[[*reversed(ordered(y))], queue(y)])
-    print("order.svg has two numbers in each node: when it speaks in your order, and when in that of a queue")
+    draw(y, "order.svg", orders=[[*reversed(ordered(y))], queue(y)])
+    print("order.svg shows two places of each node: in your order, and in that of a queue. The queue serves b = 3a")
+    print("before 2b, when only a part of b's slope has arrived.")

@@ -1,10 +1,11 @@
 """Step 4: a neuron, and how it learns.
 
-A neuron weighs its inputs, adds a bias, and squashes the sum: tanh(w₁x₁ + w₂x₂ + b). Two layers of them can bend a line
-around a shape. Nobody tells them how. The loss says how wrong they are, backward() says which way each weight would
-make it worse, and a step the other way makes it a little better. Three lines, a hundred times: all training is this.
+A neuron weighs its inputs, adds a bias, and squashes the sum: tanh(w₁x₁ + w₂x₂ + b). Two layers of neurons can bend a
+line around a shape. They learn it in steps. The loss says how wrong they are, backward() says in which direction each
+weight makes it worse, and a step in the other direction makes it a little better. All training is these three lines,
+many times. (Here one place has no dots: it has code with a mistake in it.)
 
-Predict before you run this file: what happens if nobody sets the grads back to 0 between two steps?
+Predict before you run this file: what happens if nobody sets the grads back to 0.0 between two steps?
 """
 
 import math
@@ -41,7 +42,7 @@ class MLP:
 
 
 def moons(n, rng):
-    """n points of two half moons, each inside the other's arms: [(x, y)], and 1 or -1 for each."""
+    """Return n points of two half moons that reach into each other, [(x, y)], and the label of each, 1 or -1."""
     points, labels = [], []
     for i in range(n):
         t, sign = math.pi * rng.random(), 1 if i % 2 else -1
@@ -51,14 +52,14 @@ def moons(n, rng):
 
 
 def loss_of(model, points, labels):
-    """The mean of (output - label)²."""
+    """Return the mean of (output - label)²."""
     return sum(((model(p) - label) ** 2 for p, label in zip(points, labels)), Value(0.0)) * (1 / len(points))
 
 
 def step(model, points, labels, lr=0.5):
-    """One step of training. Returns the loss before it."""
+    """Make one step of training. Return the loss before it."""
     loss = loss_of(model, points, labels)
-    # your turn: something is missing here. Run it, watch the loss, and find out what
+    # your turn: a line is missing here. Run the file, watch the loss, and find out which
     # ~loss.backward()
     # ~for p in model.parameters():
     # ~    p.data -= lr * p.grad
@@ -72,8 +73,9 @@ def step(model, points, labels, lr=0.5):
 
 
 if __name__ == "__main__":
-    from pictures import boundary
+    from pictures import boundary, stop_if_unfinished
 
+    stop_if_unfinished()
     rng = random.Random(1)
     model, (points, labels) = MLP([2, 6, 6, 1], rng), moons(24, rng)
     seen = {}
@@ -84,3 +86,4 @@ if __name__ == "__main__":
         if i in (0, 20, 100):
             seen[f"step {i}"] = [[model((x / 10, y / 10)).data for x in range(-20, 21)] for y in range(-20, 21)]
     boundary(seen, points, labels, 2.0, "neuron.png")
+    print("Without zeroing, each step takes the sum of all slopes so far: steps grow, and the loss jumps about.")

@@ -1,13 +1,15 @@
 """Step 5: arrays instead of numbers.
 
-A thousand Values that are all multiplied alike may as well be one array. The walk of step 3 stays as it is, word for
-word; only data and grad become NumPy arrays, and each `back` works on whole arrays.
+A thousand Values that are all multiplied in the same way may as well be one array. The walk of step 3 stays as it is;
+only data and grad become NumPy arrays, and each `back` works on whole arrays. A `back` must not change dy in place:
+other nodes still need it.
 
 Two things are new. NumPy *broadcasts*: in (3, 4) + (4,) each number on the right is used three times, so its slope is a
-sum of three. `unbroadcast` makes that sum. And products of matrices: Y = A B. Write one element, y_ij = Σ_k a_ik b_kj,
-ask which y's a single a_ik takes part in, and dA = dY Bᵀ falls out.
+sum of three. `unbroadcast` makes that sum. (Write it first: it stands at the end of the file.) And there are products
+of matrices, Y = A B. One element is y_ij = Σ_k a_ik b_kj. Ask which elements of Y a single a_ik takes part in, and you
+find dA = dY Bᵀ.
 
-Predict before you run this file: dY is 0 but for one cell, [1, 2]. Which cells of dA and of dB are not 0?
+Predict before you run this file: dY is 0 except for one cell, [1, 2]. Which cells of dA and of dB are not 0?
 """
 
 import numpy as np
@@ -15,7 +17,7 @@ from step3_order import walk
 
 
 class Tensor:
-    __array_ufunc__ = None  # array + Tensor is Tensor.__radd__: NumPy would add to each of its numbers a Tensor
+    __array_ufunc__ = None  # so that array + Tensor calls Tensor.__radd__, not NumPy once for each number
 
     def __init__(self, data, parents=(), back=None, op=""):
         self.data, self.op = np.asarray(data, float), op
@@ -65,10 +67,10 @@ class Tensor:
         return Tensor(y, (self,), lambda dy: (dy * (1 - y * y),), "tanh")
 
     def sum(self, axis=None):
-        """Over one axis, which stays with size 1, or of all."""
+        """Return the sum over one axis, which stays with size 1, or over all (None)."""
 
         def back(dy):
-            # your turn: every number that was added up has the slope of the sum
+            # your turn: every number that was added up has the slope of the sum (np.broadcast_to)
             return (np.broadcast_to(dy, self.shape),)
             # end
 
@@ -78,21 +80,21 @@ class Tensor:
         return Tensor(self.data.reshape(shape), (self,), lambda dy: (dy.reshape(self.shape),), "reshape")
 
     def permute(self, *axes):
-        """Axis i of the result is axis axes[i] of this."""
+        """Reorder the axes: axis i of the result is axis axes[i] of this Tensor."""
 
         def back(dy):
-            # your turn: the axes go back to where they were. np.argsort(axes) says where that is
+            # your turn: put the axes back where they were. np.argsort(axes) says where that is
             return (dy.transpose(np.argsort(axes)),)
             # end
 
         return Tensor(self.data.transpose(axes), (self,), back, "permute")
 
     def rows(self, i):
-        """Row i, or for an array of ints row i[0], row i[1], … The same row may come twice."""
+        """Return row i, or for an array of ints rows i[0], i[1], … The same row may come twice."""
 
         def back(dy):
             dx = np.zeros_like(self.data)
-            # your turn: add dy's rows to dx at i. If a row came twice, both count: dx[i] += dy would lose one
+            # your turn: add dy's rows to dx at i (np.add.at). A row that came twice adds up: dx[i] += dy would lose one
             np.add.at(dx, i, dy)
             # end
             return (dx,)
@@ -109,21 +111,22 @@ class Tensor:
 
 
 def of(x):
-    """x as a Tensor."""
+    """Return x, a Tensor, an array or a number, as a Tensor."""
     return x if isinstance(x, Tensor) else Tensor(x)
 
 
 def unbroadcast(dy, shape):
-    """The sum of dy over the axes along which NumPy repeated an array of this shape."""
-    # your turn: first over the axes on the left that `shape` lacks, then over those where it has a 1 and dy has not
+    """Sum dy over the axes along which NumPy repeated an array of this shape. The result has the shape."""
+    # your turn: sum over the axes on the left that `shape` lacks, then over those where it has a 1 and dy has more
     dy = dy.sum(axis=tuple(range(dy.ndim - len(shape))))
     return dy.sum(axis=tuple(i for i, n in enumerate(shape) if n == 1 != dy.shape[i]), keepdims=True)
     # end
 
 
 if __name__ == "__main__":
-    from pictures import maps
+    from pictures import maps, stop_if_unfinished
 
+    stop_if_unfinished()
     rng = np.random.default_rng(0)
     a, b = Tensor(rng.normal(size=(3, 5))), Tensor(rng.normal(size=(5, 4)))
     y = a @ b
@@ -131,4 +134,4 @@ if __name__ == "__main__":
     dY[1, 2] = 1
     y.backward(dY)
     maps({"dY": dY, "dA = dY Bᵀ": a.grad, "dB = Aᵀ dY": b.grad}, "tensor.png")
-    print("one cell of dY reaches a row of dA, which is a column of B, and a column of dB, which is a row of A")
+    print("One cell of dY reaches one row of dA, which is a column of B, and one column of dB, which is a row of A.")

@@ -1,8 +1,8 @@
 """Step 7: letters, and the smallest language model.
 
-A language model guesses the next letter. The smallest one knows the letter before, and nothing else: a table with a row
-for each letter, of scores for what comes next. Take a row, softmax it, and the loss is what the true next letter cost,
--ln P.
+A language model guesses the next letter. The smallest one knows only the letter before. It is a table with a row of
+scores for each letter: the scores of what comes next. The softmax of a row gives shares P, and the loss is -ln P of the
+true next letter.
 
 Two things are new, and every large model has them too. A *batch*: some pieces of the text, drawn at random, stand for
 all of it. And *Adam*. A plain step moves a weight by lr times its slope, so the rows of rare letters hardly move. Adam
@@ -10,10 +10,10 @@ keeps for each weight a running mean of its slope g and of g², and divides one 
 
     m ← β₁ m + (1 - β₁) g      v ← β₂ v + (1 - β₂) g²      p ← p - lr m̂ / (√v̂ + ε)
 
-m and v begin at 0, and so are too small at first; m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ), after t steps, are not.
+m and v begin at 0, and so are too small at first. After t steps, m̂ = m / (1 - β₁ᵗ) and v̂ = v / (1 - β₂ᵗ) put that
+right.
 
-Predict before you run this file: the table begins as zeros. What is the loss then? The number of letters is all that
-you need.
+Predict before you run this file: the table begins as zeros. What is the loss then? You need only the number of letters.
 """
 
 import sys
@@ -26,7 +26,7 @@ from minigrad.training import text
 
 
 class Letters:
-    """The different letters of a text, with numbers."""
+    """The different letters of a text, numbered from 0."""
 
     def __init__(self, text):
         self.all = sorted(set(text))
@@ -40,7 +40,7 @@ class Letters:
 
 
 def batch(ids, B, T, rng):
-    """B pieces of T letters, (B, T), and for each letter the one that follows it in the text, (B, T)."""
+    """Return x (B, T), B pieces of T letters of the text ids, and y (B, T), the letter that follows each."""
     at = rng.integers(len(ids) - T, size=(B, 1)) + np.arange(T)
     # your turn: return the letters at these places, and those one place later
     return ids[at], ids[at + 1]
@@ -70,14 +70,14 @@ class Adam:
 
 
 def loss_of(table, x, y):
-    """The mean cost of the letters y (B, T), each after the letter of x in its place."""
-    # your turn: return the cross_entropy of the table's rows for x, (B, T, V) as (B T, V), with y as (B T,)
+    """Return the mean cost -ln P of the letters y (B, T), each predicted from the letter at its place in x (B, T)."""
+    # your turn: return the cross_entropy of the table's rows for x, (B, T, V) reshaped to (B T, V), with y as (B T,)
     return cross_entropy(table.rows(x).reshape(-1, table.shape[-1]), y.reshape(-1))
     # end
 
 
 def train(table, ids, steps, rng, lr=0.1):
-    """The loss at each of these steps."""
+    """Train the table. Return the loss at each step."""
     adam, losses = Adam([table], lr), []
     for _ in range(steps):
         loss = loss_of(table, *batch(ids, 16, 32, rng))
@@ -89,19 +89,21 @@ def train(table, ids, steps, rng, lr=0.1):
 
 
 def corpus():
-    """The text that this file was given the name of, or else the beginning of minigrad's little stories."""
+    """Return the text of the files named on the command line, or else of minigrad's little stories, up to a length."""
     return text.read_corpus(sys.argv[1:])[:200_000]
 
 
 if __name__ == "__main__":
-    from pictures import maps
+    from pictures import maps, stop_if_unfinished
 
+    stop_if_unfinished()
     rng = np.random.default_rng(0)
     letters = Letters(written := corpus())
     V = len(letters.all)
     table = Tensor(np.zeros((V, V)))
     losses = train(table, letters.encode(written), 400, rng)
     print(f"{V} letters: loss {losses[0]:.3f} at first, {np.mean(losses[-50:]):.3f} after 400 steps")
+    print(f"At first all letters have the same share 1/{V}, and the loss is ln {V} = {np.log(V):.3f}.")
     P = softmax(table).data
     ids = [0]
     for _ in range(200):

@@ -1,17 +1,17 @@
 """Step 8: a head, forward and backward.
 
-A bigram cannot look further back than one letter. A head can: each position asks a question, its query q; each position
-offers a key k; where they agree, the position that asks reads what the other has to say, its value v.
+A bigram cannot look further back than one letter. A head can. Each position has a query q, what it looks for; a key k,
+what it offers; and a value v, what is read from it. Where a query agrees with a key, its position reads that value.
 
     q = x W_q      k = x W_k      v = x W_v                     (T, hs) each, for x of (T, C)
     S = q kᵀ / √hs, and no score where the key lies in the future
     P = softmax(S), each row the shares of one query             z = P v
 
-Your engine finds the gradients of that by itself. Find them by hand once, from the end to the beginning, and you will
-know what a head learns from:
+Your engine finds the gradients by itself. Find them by hand once, from the end to the beginning, and you know what a
+head learns from:
 
-    dv = Pᵀ dz                    a value gets the dz of all who read it, by how much they read
-    dP = dz vᵀ                    how the loss would rise if a value were read more
+    dv = Pᵀ dz                    a value gets the dz of all positions that read it, by how much they read
+    dP = dz vᵀ                    how the loss rises if a position reads a value more
     dS = P ⊙ (dP - Σ P dP)        step 6: only differences from the row's mean count
     dq = dS k / √hs               a query moves along the keys that it should have found
     dk = dSᵀ q / √hs              and a key along the queries
@@ -26,12 +26,12 @@ from step6_softmax import softmax
 
 
 def past(T):
-    """(T, T), to be added to scores: 0, and where the key (column) comes after the query (row) as good as -∞."""
+    """Return (T, T) to be added to scores: -1e30 where the key (column) comes after the query (row), else 0."""
     return np.where(np.tri(T) == 1, 0.0, -1e30)
 
 
 def head(x, w_q, w_k, w_v):
-    """x (T, C) and weights (C, hs). Returns z (T, hs), and what it was made of: {"q": …, "k", "v", "S", "P"}."""
+    """Return z (T, hs) for x (T, C) and weights (C, hs), and {"q": …, "k": …, "v": …, "S": …, "P": …}."""
     q, k, v = x @ w_q, x @ w_k, x @ w_v
     # your turn: S; then P, with past(T) added to S; then z
     S = q @ k.permute(1, 0) * k.shape[-1] ** -0.5
@@ -42,7 +42,7 @@ def head(x, w_q, w_k, w_v):
 
 
 def by_hand(q, k, v, P, dz):
-    """Arrays of one head, and the slope that arrives at z: {"v": dv, "P": dP, "S": dS, "q": dq, "k": dk}."""
+    """Return {"v": dv, "P": dP, "S": dS, "q": dq, "k": dk} from arrays of one head and the slope dz (T, hs) of z."""
     scale = k.shape[-1] ** -0.5
     # your turn: the five lines from above, in NumPy
     dv = P.T @ dz
@@ -55,8 +55,9 @@ def by_hand(q, k, v, P, dz):
 
 
 if __name__ == "__main__":
-    from pictures import maps
+    from pictures import maps, stop_if_unfinished
 
+    stop_if_unfinished()
     rng = np.random.default_rng(3)
     x, *weights = (Tensor(0.7 * rng.normal(size=size)) for size in ((5, 4), (4, 3), (4, 3), (4, 3)))
     dz = rng.normal(size=(5, 3))
@@ -73,4 +74,5 @@ if __name__ == "__main__":
     differences = np.array([[slope(lambda h, i=i, j=j: loss(h, i, j), 0.0) for j in range(5)] for i in range(5)])
     for name, dS in {"by your engine": seen["S"].grad, "by differences": differences}.items():
         print(f"dS by hand and {name} differ by at most {abs(mine - dS).max():.1e}")
+    print(f"The first position's row of dS is {mine[0].round(4) + 0.0}: its only share is 1, whatever its score is.")
     maps({"dS by hand": mine, "by your engine": seen["S"].grad, "by differences": differences}, "head.png")

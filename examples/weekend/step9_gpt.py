@@ -1,16 +1,21 @@
 """Step 9: a GPT, and the gradients of its heads.
 
-Several heads work side by side: q, k and v of all of them are one product of matrices, cut into nh parts of C / nh
-numbers. What the heads read is put side by side again, and a last matrix mixes it. A block adds two things to its
-input: what the heads found, and what two layers with a GELU between them make of each position. Blocks on top of each
-other, letters and places at the bottom, scores for the next letter at the top, by the same table that the letters came
-from: that is GPT-2.
+A *layer of heads*: nh heads work side by side, each with hs = C / nh numbers. One product of matrices makes q, k and v
+of all heads. What the heads read, z, is put side by side again, and a last matrix, out_proj, mixes it.
 
-The names of the weights are those of minigrad's nn.GPT, so that `minigrad learn 9` can give both the same weights, and
-compare the loss and the gradient of every head.
+A *block* adds two things to its input x: what a layer of heads finds in it, and what two linear layers with a GELU
+between them make of each position. Each of the two reads x through a layer_norm:
 
-Predict before you run this file: all weights of the last matrix of a layer of heads, out_proj, are 0. Which of the
-head's own weights get a gradient?
+    x ─┬─ layer_norm ─ heads ─ + ─┬─ layer_norm ─ linear ─ gelu ─ linear ─ + ─ x
+       └───────────────────────┘  └────────────────────────────────────────┘
+
+A *GPT*: the letters' and the positions' tables give x, some blocks change it, and a last layer_norm times the letters'
+table again gives the scores for the next letter. That is GPT-2.
+
+The weights have the names of minigrad's nn.GPT, so that `minigrad learn 9` can give both the same weights and compare
+the loss and the gradient of every head.
+
+Predict before you run this file: suppose that out_proj is 0. Which weights of the layer of heads get a gradient?
 """
 
 import numpy as np
@@ -20,7 +25,7 @@ from step8_head import past
 
 
 def of_block(C):
-    """{name: shape} of the weights of a block, as minigrad calls them."""
+    """Return {name: shape} of the weights of a block, with minigrad's names."""
     return {
         "norm1.weight": (C,), "attn.in_proj_weight": (3 * C, C), "attn.out_proj.weight": (C, C),
         "norm2.weight": (C,), "mlp.fc.weight": (4 * C, C), "mlp.proj.weight": (C, 4 * C),
@@ -28,7 +33,7 @@ def of_block(C):
 
 
 def new_weights(V, T, C, n_layer, rng):
-    """{name: Tensor} for V letters, T places, and n_layer blocks of C numbers."""
+    """Return random weights {name: Tensor} for V letters, T positions, and n_layer blocks of C numbers."""
     shapes = {"wte.weight": (V, C), "wpe.weight": (T, C), "norm.weight": (C,)}
     for i in range(n_layer):
         shapes |= {f"blocks.{i}.{name}": shape for name, shape in of_block(C).items()}
@@ -37,14 +42,15 @@ def new_weights(V, T, C, n_layer, rng):
 
 
 def linear(x, w):
-    """x (…, n) by w (m, n), which has a row for each output: (…, m)."""
+    """Return x (…, n) times w (m, n), which has a row for each output: (…, m)."""
     return x @ w.permute(1, 0)
 
 
 def attention(x, w_in, w_out, nh, seen):
-    """x (B, T, C); w_in (3C, C), the rows of q, then of k, then of v; w_out (C, C). `seen` gets what the heads did."""
+    """Return what nh heads make of x (B, T, C): (B, T, C). w_in (3C, C) has the rows of q, then of k, then of v; w_out
+    is (C, C). q, k, v, scores, pattern and z of all heads are put into the dict `seen`."""
     B, T, C = x.shape
-    # your turn: qkv is linear(x, w_in), cut into (B, T, 3, nh, hs), its axes then in the order (3, B, nh, T, hs)
+    # your turn: qkv is linear(x, w_in), reshaped to (B, T, 3, nh, hs), then permuted to (3, B, nh, T, hs)
     qkv = linear(x, w_in).reshape(B, T, 3, nh, C // nh).permute(2, 0, 3, 1, 4)
     # end
     q, k, v = (qkv.rows(i) for i in range(3))  # (B, nh, T, hs)
@@ -52,35 +58,37 @@ def attention(x, w_in, w_out, nh, seen):
     P = softmax(S + past(T))
     z = P @ v
     seen.update(q=q, k=k, v=v, scores=S, pattern=P, z=z)
-    # your turn: z with the heads side by side again, (B, T, C); return what w_out makes of it
+    # your turn: put the heads of z side by side again, (B, T, C), and return linear of that with w_out
     return linear(z.permute(0, 2, 1, 3).reshape(B, T, C), w_out)
     # end
 
 
 def logits_of(p, idx, n_layer, nh, seen=None):
-    """Scores for the letter after each of idx (B, T): (B, T, V). `seen` gets what each layer's heads did."""
+    """Return scores (B, T, V) for the letter after each of idx (B, T). seen[layer] gets what attention puts there."""
     seen = {} if seen is None else seen
     x = p["wte.weight"].rows(idx) + p["wpe.weight"].rows(np.arange(idx.shape[1]))
     for i in range(n_layer):
         norm1, w_in, w_out, norm2, w_fc, w_proj = (p[f"blocks.{i}.{name}"] for name in of_block(x.shape[-1]))
         heads = seen.setdefault(f"blocks.{i}.attn", {})
-        # your turn: x plus the attention of its layer_norm by norm1; then x plus linear, gelu, linear of that by norm2
+        # your turn: add to x attention of its layer_norm (norm1), then linear, gelu, linear of its layer_norm (norm2)
         x = x + attention(layer_norm(x, norm1), w_in, w_out, nh, heads)
         x = x + linear(gelu(linear(layer_norm(x, norm2), w_fc)), w_proj)
         # end
-    # your turn: return layer_norm(x, p["norm.weight"]), by the table of the letters: using it twice costs you nothing
+    # your turn: return linear of layer_norm(x, p["norm.weight"]) with the letters' table: your engine adds up both uses
     return linear(layer_norm(x, p["norm.weight"]), p["wte.weight"])
     # end
 
 
 def loss_of(p, idx, y, n_layer, nh, seen=None):
+    """Return the mean cost -ln P of the letters y (B, T), each predicted from idx (B, T) up to its place."""
     logits = logits_of(p, idx, n_layer, nh, seen)
     return cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1))
 
 
 if __name__ == "__main__":
-    from pictures import maps
+    from pictures import maps, stop_if_unfinished
 
+    stop_if_unfinished()
     rng = np.random.default_rng(1)
     p, seen = new_weights(V=9, T=12, C=16, n_layer=2, rng=rng), {}
     ids = rng.integers(9, size=(1, 13))
@@ -93,4 +101,9 @@ if __name__ == "__main__":
         for name, heads in ("P", layer["pattern"].data[0]), ("dS", layer["scores"].grad[0]):
             shown |= {f"{name} of layer {i}, head {h}": head for h, head in enumerate(heads)}
     maps(shown, "gpt.png", names=[str(i) for i in ids[0, :-1]])
-    print("Each row of dS sums to 0: who gets more takes it from the others")
+    print("gpt.png: each row of dS sums to 0, since a share that grows takes from the others.")
+    p = {name: Tensor(w.data * (name != "blocks.0.attn.out_proj.weight")) for name, w in p.items()}
+    loss_of(p, ids[:, :-1], ids[:, 1:], 2, 4).backward()
+    largest = {name: abs(p[f"blocks.0.attn.{name}"].grad).max() for name in ("in_proj_weight", "out_proj.weight")}
+    print("With out_proj = 0, the largest slopes of its layer:", ", ".join(f"{k} {x:.4f}" for k, x in largest.items()))
+    print("No gradient comes back through a matrix of zeros: at first only out_proj itself learns.")

@@ -4,6 +4,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
@@ -34,7 +35,7 @@ def told(n, folder):
     return str(error.value)
 
 
-@pytest.mark.parametrize("n", [pytest.param(n, marks=[pytest.mark.slow] * (n == 4)) for n in SOLVED])
+@pytest.mark.parametrize("n", [pytest.param(n, marks=[pytest.mark.slow] * (n in (4, 11))) for n in SOLVED])
 def test_solutions_pass(n, mine):
     said = []
     learn.check(n, mine, said.append)
@@ -106,7 +107,8 @@ MISTAKES = [  # step, what the solution has, what the learner wrote, what the ch
      "softmax: back changes dy, which is the slope of the result. Make a new array"),
     (6, "(dy * (p - onehot) / n,)", "(dy * (p - onehot),)", "cross_entropy: the slope for x["),
     (6, "(g - g.mean(-1, keepdims=True) - normed", "(g - normed", "layer_norm: the slope for x["),
-    (6, ".reshape(-1, dy.shape[-1]).sum(0)", "", "layer_norm: back gives w, of shape (4,), a slope of shape (2, 1, 4). Sum"),
+    (6, ".reshape(-1, dy.shape[-1]).sum(0)", "",
+     "layer_norm: back gives w, of shape (4,), a slope of shape (2, 1, 4). Sum"),
     (6, "1 + 3 * 0.044715", "1 + 0.044715", "gelu: the slope for x["),
     (7, "return ids[at], ids[at + 1]", "return ids[at], ids[at]", "the letters 0, 1, 2, …, y["),
     (7, "return ids[at], ids[at + 1]", "return ids[at], ids[at[:, -1] + 1]", "y has shape (4,); it should be (4, 5)"),
@@ -142,6 +144,15 @@ MISTAKES = [  # step, what the solution has, what the learner wrote, what the ch
     (10, "adam.step()\n        # end", "", "the loss of step 1 is"),
     (10, ".data[0, -1]", ".data[0, 0]", "at a temperature of 0.001, what is written after"),
     (10, "logits * (1 / temperature)", "logits * temperature", "at a temperature of 0.001"),
+    (11, "Tensor(y.data) if name in cut else y", "y", "with cut='k', the gradient of y, which is dx_q + dx_v, ["),
+    (11, "x = e + (Tensor(y.data) if name in cut else y)", "x = Tensor(e.data + y.data) if name in cut else e + y",
+     "with cut='k', the gradient of e, which is never cut, ["),
+    (11, "Tensor(y.data) if name in cut else y", "Tensor(y.data)", "with cut='', the gradient of y, which is"),
+    (11, "x = e + (Tensor(y.data) if name in cut else y)", "x = seen.setdefault('x', e + y)", "e + y anew for each"),
+    (11, "dy.transpose(0, 2, 1, 3).reshape", "dy.reshape", "dx_q by hand, ["),
+    (11, "reshape(B, T, C) @ rows", "reshape(B, T, C) @ rows.T", "dx_q by hand, ["),
+    (11, "np.diagonal(pattern, -1,", "np.diagonal(pattern, 0,", "looks_at_letter_before(pattern)[0] is 0"),
+    (11, "1 - period", "-period", "looks_after_copy(pattern, 4)[1] is 0"),
 ]  # fmt: skip
 
 
@@ -194,7 +205,7 @@ def test_from_the_shell(tmp_path, monkeypatch, capsys):
     for argv, words in (
         (["start", str(tmp_path / "mine")], "already"),
         (["start"], "name a folder"),
-        (["11"], "at most 10"),
+        (["12"], "at most 11"),
         (["x"], "whole"),
     ):
         with pytest.raises(SystemExit) as stop:
@@ -207,12 +218,44 @@ def test_from_the_shell(tmp_path, monkeypatch, capsys):
     assert re.search(r"step1_slope.py:\d+: NameError: name 'none'", capsys.readouterr().out)
 
 
+ANSWERS = {  # what a run prints about the question that the step's text asks
+    1: "slope.png shows a V", 2: "the slope of a is 2", 3: "before 2b", 4: "Without zeroing",
+    5: "One cell of dY reaches one row of dA", 6: "is P - Y", 7: "the loss is ln", 8: "row of dS is [0. 0. 0. 0. 0.]",
+    9: "in_proj_weight 0.0000, out_proj.weight 0.", 10: "minigrad's differ by at most", 11: "the head does not form",
+}  # fmt: skip
+
+
 @pytest.mark.slow
-@pytest.mark.needs("dot")
 @pytest.mark.parametrize("n", SOLVED)
-def test_each_runs_and_draws(n, tmp_path):
+def test_each_runs_answers_and_draws(n, tmp_path):
     run = subprocess.run(
         [sys.executable, learn.FILES[n - 1]], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert run.returncode == 0 and run.stdout, run.stderr
+    assert run.returncode == 0, run.stderr
+    assert ANSWERS[n] in run.stdout
     assert [file for file in tmp_path.iterdir() if file.suffix in (".png", ".svg")]
+
+
+@pytest.mark.parametrize("n, unfinished", [(2, 2), (5, 3), (7, 7)])
+def test_an_unfinished_step_says_so_in_one_line(n, unfinished, mine, tmp_path):
+    name, file = learn.FILES[unfinished - 1].name, learn.FILES[n - 1].name
+    (mine / name).write_text(learn.skeleton(SOLVED[unfinished]), encoding="utf-8")
+    (mine / "pictures.py").write_text((WEEKEND / "pictures.py").read_text(encoding="utf-8"), encoding="utf-8")
+    run = subprocess.run([sys.executable, file], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 1 and not run.stdout
+    assert re.fullmatch(rf"{name}:\d+ waits for your code; `minigrad learn` says what is next\n", run.stderr)
+
+
+def test_a_graph_is_drawn_in_layers(tmp_path, mine, monkeypatch):
+    monkeypatch.syspath_prepend(str(WEEKEND))
+    m = learn.imported(mine / "step2_value.py")
+    pictures = importlib.import_module("pictures")
+    a, b = m.Value(0.5), m.Value(-2.0)
+    y = (a * b + a).tanh()
+    rows, edges = pictures.layers_of(y)
+    assert [[getattr(node, "op", "bend") for node in row] for row in rows] == [["", ""], ["*", "bend"], ["+"], ["tanh"]]
+    assert sorted(len(edge) for edge in edges) == [2, 2, 2, 2, 3]
+    pictures.draw(y, tmp_path / "y.svg", orders=[[y, a, b, *y.parents, *y.parents[0].parents]])
+    drawn = ElementTree.parse(tmp_path / "y.svg").getroot()
+    kinds = [part.tag.split("}")[1] for part in drawn]
+    assert kinds.count("rect") == 5 and kinds.count("polyline") == 5
