@@ -1,19 +1,19 @@
-"""Every edge by which gradients flow between the heads of two layers: by hand, by study.flow, by finite differences.
+"""The gradients that flow between the heads of two layers, found by hand, by study.flow and by finite differences.
 
     python examples/backprop_between_heads.py
 
-Two layers of two heads read C A B C A, and B should come next, as it did after the first A. The weights are set so
-that each head has a simple job (see HEADS). The residual stream has a dimension for each token, for each position, and
-for each token that stood `before`, from which the logits are read.
+Two layers of two heads read C A B C A, and B should come next, as it did after the first A. The weights are set by
+hand, and HEADS says what each head does. The residual stream has one coordinate for each token, one for each position,
+and one for each token that stood `before`. The logits are read from the last kind.
 
 A part u of the model writes into the stream, and a reader v.p reads it: q, k or v of a head, or the logits. The edge
-u → v.p says how the loss changes as what u sends to v.p, and to no other reader, grows:
+u → v.p is the slope of the loss as a factor on what u sends to v.p, and to no other reader, grows:
 
     by hand       Σ ⟨what u writes, the gradient at v.p's own copy of the stream⟩, by the formulas of one head in NumPy
-    study.flow    the same of the model as a Module, from one backward
+    study.flow    the same for the model as a Module, from one backward
     differences   (L(1 + h) - L(1 - h)) / 2h, where the factor 1 ± h is on what u sends to v.p
 
-⟨z, dz⟩, the gradient of a gate on the head, is computed by the backward of one head by hand, and by trace.table().
+The edges of a head add up to ⟨z, dz⟩, the gradient of a gate on the head, which trace.table() has too.
 """
 
 import argparse
@@ -25,17 +25,19 @@ from minigrad import study
 
 NAMES, TOKENS, NEXT = "ABC", np.array([2, 0, 1, 2, 0]), 1
 V, T, C = len(NAMES), len(TOKENS), 12
-token, position, before, _ = np.split(np.eye(C), [V, V + T, 2 * V + T])  # (V, C), (T, C), (V, C); one place is left
+token, position, before, _ = np.split(
+    np.eye(C), [V, V + T, 2 * V + T]
+)  # (V, C), (T, C), (V, C); one coordinate is unused
 LAYERS = "blocks.0.attn", "blocks.1.attn"
 PREVIOUS, MEAN, INDUCTION, OTHER = ((path, h) for path in LAYERS for h in (0, 1))
 HEADS = {  # W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v), W_O (d_v, C); d_k = T in the first layer, all others are V
-    # looks at the position before, and writes which token stands there
+    # looks at the position before, and writes the token that stands there
     PREVIOUS: (4 * position.T @ np.eye(T, k=-1), position.T, token.T, before),
-    # looks at all positions alike, and writes half of each token, as if it stood here
+    # looks at all positions alike, and writes half of the mean of their tokens
     MEAN: (0 * position.T, position.T, token.T, token / 2),
-    # looks for the current token among those that stood before the others, and writes what it finds there
+    # looks for positions whose token before is the current token, and writes their token
     INDUCTION: (4 * token.T, before.T, token.T + before.T / 2, 2 * before),
-    # looks for the token before this one among the tokens, and writes half of it
+    # looks for positions whose token is the one before this position, and writes half of that token
     OTHER: (before.T, token.T, token.T, before / 2),
 }
 W_U = 2 * before.T  # (C, V)
@@ -52,9 +54,9 @@ def heads_of(path):
 
 
 def forward(factors=None):
-    """(loss, probabilities (V,), {part: what it writes (T, C)}, {head: its q, k, v, P and z}).
+    """Return (loss, probabilities (V,), {part: what it writes (T, C)}, {head: its q, k, v, P and z}).
 
-    factors: {(part, reader): of what the part sends to that reader}, where it is not 1."""
+    factors: {(part, reader): a factor on what the part sends to that reader}; 1 where there is none."""
     writes, values = {"tokens": token[TOKENS], "positions": position}, {}
 
     def stream(*reader):  # (T, C)
@@ -75,7 +77,7 @@ def forward(factors=None):
 
 
 def backward(probabilities, values):
-    """({reader: the gradient at its copy of the stream (T, C)}, {head: dz (T, d_v)}, {head: dS (T, T)})"""
+    """Return ({reader: the gradient at its copy of the stream (T, C)}, {head: dz (T, d_v)}, {head: dS (T, T)})."""
     dlogits = np.zeros((T, V))
     dlogits[-1] = probabilities - np.eye(V)[NEXT]  # only the last prediction counts
     dx = dlogits @ W_U.T  # (T, C): of the stream after the last layer
@@ -97,13 +99,13 @@ def comes_later(v, u):
 
 
 def by_differences(edges, h=1e-5):
-    """The slope of the loss as all these edges, each (part, reader), grow together."""
+    """Return the slope of the loss as the factors on all these edges, pairs of a part and a reader, grow together."""
     up, down = (forward(dict.fromkeys(edges, 1 + by))[0] for by in (h, -h))
     return (up - down) / (2 * h)
 
 
 def as_module():
-    """A study.AttentionOnly with these weights, in float64."""
+    """Return a study.AttentionOnly with these weights, in float64."""
     model = study.AttentionOnly(V, T, n_layer=2, n_head=2, n_embd=C).double()
     for module, weight in (model.wte, token), (model.wpe, position), (model.lm_head, W_U.T):
         module.weight.detach().copy_(mg.tensor(weight))
@@ -115,7 +117,7 @@ def as_module():
 
 
 def loss_of(model, idx):
-    """-ln P(B) after the last token."""
+    """Return -ln P(B) after the last token."""
     return -model(idx)[0][0, -1].log_softmax(-1)[NEXT]
 
 
@@ -151,7 +153,7 @@ def main(argv=None):
         row("⟨z, dz⟩", (values[head][-1] * dzs[head]).sum(), gates[head[0]][head[1]])
 
     q, k, _, P, _ = values[INDUCTION]
-    S, dS = (q @ k.T)[-1], dSs[INDUCTION][-1]  # the last query's: the others have no gradient
+    S, dS = (q @ k.T)[-1], dSs[INDUCTION][-1]  # of the last query; the other queries get no gradient
     keys = "".join(f"{NAMES[t]:>12}" for t in TOKENS)
     print(f"\n    {name_of(INDUCTION) + ' reads':28}{keys}")
     row("P of the last A", *P[-1])

@@ -2,9 +2,8 @@
 
     python examples/backprop_through_heads.py [--out runs/backprop.svg]
 
-The layer is the smallest that has every part: three tokens of width 4, two heads of size 2, and the loss ½ ‖y - y*‖².
-For each head, backward goes from dz to dq, dk and dv, and on to the head's weights. Each gradient is computed three
-times:
+The layer is small but has every part: three tokens of width 4, two heads of size 2, and the loss ½ ‖y - y*‖². For each
+head, backward goes from dz to dq, dk and dv, and on to the head's weights. Each gradient is computed three times:
 
     by hand       by the formula beside it, in NumPy, from the gradients above it
     autograd      as study.trace_heads records it
@@ -22,7 +21,7 @@ from minigrad import nn, study, viz
 
 X = [[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0]]  # (T, C)
 TARGET = [[0, 1, 0, 0], [1, 0, 0, 1], [0, 0, 1, 0]]  # (T, C): y*
-W_Q = [[[1, 0], [0, 1], [0, 0], [0, 0]], [[0, 0], [0, 0], [1, 0], [0, 1]]]  # of each head, (C, d_k)
+W_Q = [[[1, 0], [0, 1], [0, 0], [0, 0]], [[0, 0], [0, 0], [1, 0], [0, 1]]]  # (C, d_k) of each head
 W_K = [[[0, 1], [1, 0], [0, 0], [0, 0]], [[0, 0], [0, 0], [0, 1], [1, 0]]]
 W_V = [[[1, 0], [0, 0], [1, 0], [0, 0]], [[0, 1], [0, 1], [0, 0], [0, 0]]]
 W_O = [[[1, 0, 0, 1], [0, 1, 0, 0]], [[0, 0, 1, 0], [1, 0, 0, 1]]]  # (d_v, C)
@@ -31,7 +30,7 @@ s = 1 / np.sqrt(W_Q.shape[2])  # the scale of scores
 
 
 def by_hand():
-    """For each head: its pattern, and a list of (name, formula, gradient) in the order of the backward pass."""
+    """Return for each head its pattern, and a list of (name, formula, gradient) in the order of the backward pass."""
     q, k, v = x @ W_Q, x @ W_K, x @ W_V  # (nh, T, d)
     exp = np.exp(s * q @ k.swapaxes(1, 2))  # (nh, T, T)
     P = exp / exp.sum(-1, keepdims=True)
@@ -62,7 +61,7 @@ def by_hand():
 
 
 class TwoHeads(nn.Module):
-    """The layer and its loss."""
+    """The layer with its loss."""
 
     def __init__(self):
         self.attn = nn.MultiheadAttention(4, 2, bias=False, impl="batched", dtype=mg.float64, batch_first=True)
@@ -73,7 +72,7 @@ class TwoHeads(nn.Module):
         return ((y - target) ** 2).sum() * 0.5
 
     def part(self, name, h):
-        """(parameter, index): where the transpose of a head's matrix is."""
+        """Return the parameter that holds a head's matrix, and the index of the matrix's transpose in it."""
         if name == "W_O":
             return self.attn.out_proj.weight, np.s_[:, 2 * h : 2 * h + 2]
         start = 4 * ("W_Q", "W_K", "W_V").index(name) + 2 * h
@@ -96,10 +95,10 @@ def by_differences(model, loss, name, h, shape, step=1e-5):
 
 
 def moved_loss(model, loss, name, h, i, by):
-    """The loss with `by` added to element i of the value or weight called `name`, of head h."""
+    """Return the loss after `by` is added to element i of the value or weight `name` of head h."""
     if name in ("W_O", "W_Q", "W_K", "W_V"):
         parameter, where = model.part(name, h)
-        array = parameter.array[where].T  # a NumPy view: the graph does not notice the change
+        array = parameter.array[where].T  # a view: writing there changes the parameter, and no version counter
         before = array[i]
         array[i] = before + by
         moved = loss().item()
@@ -111,7 +110,7 @@ def moved_loss(model, loss, name, h, i, by):
         change[0, h][i] = by / s if name == "scores" else by
         return x + mg.tensor(change)
 
-    point = "qk" if name == "scores" else name  # a hook sees q kᵀ, before the scale makes scores of it
+    point = "qk" if name == "scores" else name  # the hook sees q kᵀ before it is scaled: hence by / s
     handle = model.attn.register_head_hook(point, move)
     moved = loss().item()
     handle.remove()

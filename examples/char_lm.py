@@ -1,10 +1,10 @@
-"""Train a small GPT on a text, character by character, and have it write.
+"""Train a small GPT on the characters of a text, and let it write.
 
     python examples/char_lm.py                       on little stories: half a minute
     python examples/char_lm.py --text book.txt       on a text of your own
 
-This is the loop itself. `minigrad train` has a faster recipe (minigrad/training/recipe.py), and checkpoints from which
-a stopped run goes on. `minigrad report FILE` shows the heads of the model that --out saves.
+This is the loop itself. `minigrad train` has a faster recipe (minigrad/training/recipe.py) and saves checkpoints, from
+which a stopped run continues. `minigrad report FILE` shows the heads of the model that --out saves.
 """
 
 import argparse
@@ -18,7 +18,7 @@ B, T = 12, 64  # blocks per step; characters the model sees at once
 
 
 def read(files=()):
-    """A text as numbers: (vocabulary, training ids, validation batches). The last tenth is held out."""
+    """Return (vocabulary, training ids, validation batches) of a text. The last tenth is held out for validation."""
     corpus = text.read_corpus(files)
     vocab = text.CharVocab(corpus)  # every character has a number
     train_ids, val_ids = text.split(vocab.encode(corpus), 0.9)
@@ -26,11 +26,11 @@ def read(files=()):
 
 
 def train(model, train_ids, steps, lr=4e-3, seed=1337, watch=None):
-    """Train a model with AdamW; watch(step, loss), if given, is called after each step."""
+    """Train a model with AdamW. watch(step, loss) is called after each step."""
     batches = text.Batches(train_ids, T, B, mg.Generator(seed))
     optimizer = optim.AdamW(model.parameter_groups(weight_decay=0.1), lr=lr, betas=(0.9, 0.99))
 
-    @mg.capture  # its arithmetic is recorded once, and then run in one piece
+    @mg.capture  # the first call records its arithmetic, later calls run it in one piece
     def train_step(x, y):
         _, loss = model(x, y)  # (B, T, V), ()
         optimizer.zero_grad()
@@ -50,7 +50,7 @@ def train(model, train_ids, steps, lr=4e-3, seed=1337, watch=None):
 
 @mg.no_grad()
 def evaluate(model, batches):
-    """The mean loss over the batches, in nats per character. Without dropout, and without recording a graph."""
+    """Return the mean loss over the batches, in nats per character, without dropout."""
     model.eval()
     losses = [model(mg.tensor(x), mg.tensor(y))[1].item() for x, y in batches]
     model.train()

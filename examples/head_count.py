@@ -1,10 +1,10 @@
-"""How many heads? The same model, with its width cut into 1, 2, 4, … heads and trained in the same way.
+"""Compare models that differ only in the number of heads: 1, 2, 4, … of the same total width.
 
     python examples/head_count.py [--steps 400] [--seeds 2]
 
-All have the same number of parameters and of multiplications. What differs is how many patterns there are, and from how
-many numbers each of them is computed. Trains on little stories, where one head is best after 400 steps:
-0.92 nats per character; four 0.96, eight 0.99.
+All have the same number of parameters and of multiplications. More heads give more patterns, each computed from fewer
+numbers. They train on little stories. There one head is best after 400 steps: 0.92 nats per character; four heads reach
+0.96, eight 0.99.
 """
 
 import argparse
@@ -19,7 +19,7 @@ SIZES = dict(block_size=char_lm.T, n_layer=2, n_embd=64)
 
 
 def validation_loss(heads, vocab, train_ids, val_batches, steps, seed):
-    """Mean nats per character on held-out text after `steps` steps."""
+    """Train a model with this number of heads. Return its mean loss on held-out text, in nats per character."""
     mg.manual_seed(seed)
     model = nn.GPT(nn.GPTConfig(len(vocab), n_head=heads, **SIZES))
     char_lm.train(model, train_ids, steps, seed=seed)  # the same batches for all

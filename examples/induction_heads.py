@@ -7,16 +7,14 @@
 
 Each sequence is random tokens that repeat, with a period from 5 to 15 that differs from sequence to sequence. To
 predict the next token, a head has to find where the current token stood before, and copy what followed it there. That
-takes two layers (Elhage et al. 2021, Olsson et al. 2022): a head in the first writes to each position which token
-precedes it, and a head in the second looks for positions preceded by the current token. A period that was never
-trained on, 16, shows whether the heads learned this rather than distances. (15 right predictions of 16 are to be
-expected there: the last one must look at position 16, counted from 0, where with periods up to 15 an earlier position
-always served as well.)
+takes two layers (Elhage et al. 2021, Olsson et al. 2022). A head in the first writes to each position the token that
+precedes it, and a head in the second looks for positions preceded by the current token. A period that was never trained
+on, 16, shows whether the heads learned this or distances. (Expect 15 right predictions of 16 there. The last one must
+look at position 16, counted from 0; in training, with periods up to 15, an earlier position always served as well.)
 
-Why do they appear? At first nothing in the second layer uses a head that knows the token before: what it sends, through
-values and straight to the logits, is noise. Then the keys of the second layer begin to use it. study.flow splits the
-gradient of the head by its readers, and by Q, K or V. The script prints these edges for the whole training, and names
-the strongest.
+The script also shows why they appear. At first no part of the model uses a head that looks at the token before. Then
+the keys of the second layer begin to use it. study.flow splits the gradient of the head by the part that reads it, and
+by Q, K or V. The script prints this for the whole training, and says which part pulled most.
 
 The controls: a single layer cannot do it; and with a single period, 12, the heads learn to look 11 tokens back.
 """
@@ -38,7 +36,7 @@ def new_model(seed, n_layer=2):
 
 
 def train(model, seed, periods=SEEN, steps=STEPS, watch=None, B=32, lr=1e-2):
-    """Train on sequences whose periods are drawn uniformly from periods[0] to periods[1]. Returns the model.
+    """Train on sequences whose periods are drawn uniformly from periods[0] to periods[1]. Return the model.
 
     watch(step, loss) is called after each step."""
     generator = mg.Generator(seed + 1000)
@@ -62,14 +60,14 @@ def train(model, seed, periods=SEEN, steps=STEPS, watch=None, B=32, lr=1e-2):
 
 @mg.no_grad()
 def accuracy(model, period, n=256, seed=12345):
-    """The share of right predictions on n new sequences, from the second period on: the first cannot be predicted."""
+    """Return the share of right predictions on n new sequences, from the second period on."""
     tokens = study.repeated_tokens([period] * n, V, T + 1, mg.Generator(seed))
     logits, _ = model(tokens[:, :-1])  # (n, T, V)
     return (logits.argmax(-1) == tokens[:, 1:])[:, period:].float().mean().item()
 
 
 def batches(period, n=64, seed=54321):
-    """[(tokens, targets)] for study.head_importance. Only what can be predicted counts: from the second period on."""
+    """Return [(tokens, targets)] for study.head_importance. Only targets from the second period on count."""
     tokens = study.repeated_tokens([period] * n, V, T + 1, mg.Generator(seed))
     targets = tokens[:, 1:].clone()
     targets[:, : period - 1] = -100  # cross_entropy ignores it
@@ -77,7 +75,7 @@ def batches(period, n=64, seed=54321):
 
 
 def induction(model, *periods):
-    """The largest induction score of any head."""
+    """Return the largest induction score of any head."""
     return study.head_scores(model, ["induction"], periods).best("induction")[2]
 
 
@@ -91,19 +89,18 @@ READERS = {"q": "Q", "k": "K", "v": "V", "": "the logits"}
 
 
 def pulls(flows, head):
-    """{input: the edges from a head of the first layer to all heads of the second by this input, or to the logits,
-    added up, at each step of training}."""
-    return {p: [sum(edge for *_, by, edge in flow.out_of(head) if by == p) for _, flow in flows] for p in READERS}
+    """Return {input: the sum of a first-layer head's edges to it, at each step}. The inputs are Q, K and V of all heads
+    of the second layer, and the logits."""
+    return {p: [sum(edge for *_, by, edge in flow.out_of(*head) if by == p) for _, flow in flows] for p in READERS}
 
 
 def strongest(flows, head):
-    """(edge, number of the flow, input) of the strongest pull."""
+    """Return (edge, number of the flow, input) of the strongest pull."""
     return min((edge, i, p) for p, edges in pulls(flows, head).items() for i, edge in enumerate(edges))
 
 
 def why(flows, head):
-    """The same as a table and in words: the step of the strongest pull, the heads that it came from, and the pulls of
-    other inputs at that step."""
+    """Return the pulls as a table, and in words when the strongest came, from which heads, and beside which others."""
     if not flows:
         return f"(nothing yet: the flow is computed every {EVERY} steps)"
     steps, each = [step for step, _ in flows], pulls(flows, head)

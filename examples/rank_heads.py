@@ -1,10 +1,10 @@
-"""Which heads does a character model need? Rank them in three ways, and silence the least important.
+"""Rank the heads of a character model by importance in three ways, and silence the least important ones.
 
     python examples/rank_heads.py
 
-It trains a small model (about half a minute). On half of some held-out batches it ranks the heads by ablation, by gate
-gradients, and by the integral of gate gradients as all gates close (study.head_importance). On the other half it
-measures the loss without the first 0, 1, 2, … heads of each ranking.
+It trains a small model in about half a minute. On one half of the held-out batches it ranks the heads in the three ways
+of study.head_importance: by ablation, by gate gradients, and by the integral of gate gradients as all gates close. On
+the other half it measures the loss without the first 0, 1, 2, … heads of each ranking.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Why scores are divided by √d_k: scores that are too large close the softmax, and a head behind it cannot learn.
+"""Why scores are divided by √d_k: scores that are too large saturate the softmax, and the head cannot learn.
 
     python examples/saturation.py      about five seconds
 
@@ -7,15 +7,16 @@ scores, so that
 
     dS = P ⊙ (dP - D),   D = Σ_j P_j dP_j.
 
-Where P is 1 at a single key, D is the dP of that key. There the factor dP - D is 0, and at all other keys P is 0. So dS
-is 0, whatever dP is. The first table shows ‖dS‖, the gradient that reaches the scores, for a unit-normal gradient of
-the pattern over 32 keys. Each number is the median over queries.
+Where P is 1 at a single key, D is that key's dP. For this key the factor dP - D is 0; for all other keys the factor P
+is 0. So dS is 0 whatever dP is. The first table shows ‖dS‖, the gradient that reaches the scores, for a unit-normal
+gradient of the pattern over 32 keys. Each number is the median over queries.
 
-The second table shows what that does to a head. A sequence has 16 pairs of a key and a value. Asked for each key, in
-another order, one head has to find its pair and to give the value. It is trained three times, from the same random
-numbers: as usual; with W_Q and W_K 4 times as large, which makes the scores 16 times as large; and so again, with each
-q and k divided by its root mean square. That is the remedy: the scores then stay within ±√d_k, however large W_Q and
-W_K are (query-key normalisation: Henry et al. 2020, and Dehghani et al. 2023 for very large vision transformers).
+The second table shows what that does to a head. A sequence holds 16 pairs of a key and a value. One head is asked for
+each key, in another order, and has to find the pair and return its value. It is trained three times from the same
+random numbers: as usual; with W_Q and W_K 4 times as large, which makes the scores 16 times as large; and so again, but
+with each q and k divided by its root mean square. This last is the remedy: the scores then stay within ±√d_k, however
+large W_Q and W_K are (query-key normalisation: Henry et al. 2020, and Dehghani et al. 2023 for very large vision
+transformers).
 """
 
 import argparse
@@ -31,7 +32,7 @@ TRAININGS = {"as usual": (1, False), "scores × 16": (16, False), "× 16, q and 
 
 
 def gradient_and_top(d_k, scale, queries=500, keys=32):
-    """Medians over queries of ‖dS‖ and of the largest weight of a pattern, for random q and k of size d_k."""
+    """Return the medians over queries of ‖dS‖ and of a pattern's largest weight, for random q and k of size d_k."""
     mg.manual_seed(0)
     q, k = mg.randn(queries, 1, d_k), mg.randn(queries, keys, d_k)
     scores = (q @ k.mT * scale).requires_grad_()  # (queries, 1, keys)
@@ -43,7 +44,7 @@ def gradient_and_top(d_k, scale, queries=500, keys=32):
 class Lookup(nn.Module):
     """keys, values (B, S) and the keys asked for (B, T) -> logits of their values (B, T, V), through one head.
 
-    scores: a factor of the scores at the start. normed: divide each q and k by its root mean square."""
+    scores: a factor on the scores at the start. normed: divide each q and k by its root mean square."""
 
     def __init__(self, scores=1, normed=False):
         self.keys, self.values, self.questions = (nn.Embedding(V, C) for _ in range(3))
@@ -62,14 +63,15 @@ class Lookup(nn.Module):
 
 
 def draw(B, generator):
-    """((keys, values, asked), answer), all (B, S): distinct keys, the same in another order, and their values."""
+    """Return ((keys, values, asked), answer), all (B, S): distinct keys and their values, the same keys in another
+    order, and the values of those."""
     keys = study.repeated_tokens([S] * B, V, S, generator)
     values, order = mg.randint(0, V, (B, S), generator=generator), mg.tensor(generator.uniform((B, S)).argsort(-1))
     return (keys, values, keys.gather(1, order)), values.gather(1, order)
 
 
 def learn(model, steps, B=32):
-    """Train with AdamW. Returns the share of right answers to each batch, (steps,)."""
+    """Train with AdamW. Return the share of right answers to each batch, (steps,)."""
     generator, optimizer = mg.Generator(1000), optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.0)
     right = []
     for _ in range(steps):

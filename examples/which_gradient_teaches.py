@@ -1,23 +1,24 @@
-"""Which gradient teaches a head? Cut one of them in training, and see whether the head still forms.
+"""Find out which gradient teaches a head: cut one in training, and see whether the head still forms.
 
     python examples/which_gradient_teaches.py                    three seeds, about seven minutes
     python examples/which_gradient_teaches.py --seeds 10         ten: longer than twenty
     python examples/which_gradient_teaches.py --out teaches.png  also draws the curves: a panel for each training
 
 The model and the task are those of induction_heads.py. There a head of the first layer comes to look at the token
-before, and study.flow says why: a head of the second layer asks for it through its keys. But an edge of the gradient
-may be large and teach nothing. So here study.cut_gradient takes single paths out of the backward pass, from the first
-layer into the second layer's Q, K or V, and the model trains. All values stay as they are.
+before, and study.flow says that the gradient which asks for this comes through the keys of the second layer. But an
+edge of the gradient may be large and teach nothing. So here study.cut_gradient takes single paths out of the backward
+pass, from the first layer into the second layer's Q, K or V. All values stay as they are, and the model trains.
 
-There are four controls. A random gradient, as large as the one through K, is taken away instead. The first layer's W_K
-stays as it was drawn. The cut is made in a part of the training only. And a head is given to the model: its pattern is
-held on the token before (as Singh et al. 2024, arXiv 2404.07129, hold parts of a circuit fixed in training).
+There are four controls. A random vector, as long as the gradient that comes through K, is taken away instead. The first
+layer's W_K stays as it was drawn. The cut is made in a part of the training only. And a head is given to the model: its
+pattern is held on the token before (as Singh et al. 2024, arXiv 2404.07129, hold parts of a circuit to find which part
+waits for which).
 
-With K's gradient cut, no head forms that looks at the token before. With Q's or V's cut, or as much at random, one
-does: the head is taught through the keys of the second layer. In the end most predictions are right all the same: with
-K's cut, the first layer tells a token where it stood before, and the second finds that position by Q. With both cut,
-neither forms. We found no earlier work that cuts gradients in training to explain a head. The nearest, Gradient Routing
-(arXiv 2410.04332), does so to decide where a model learns.
+With K's gradient cut, no head forms that looks at the token before. With Q's or V's cut, or with as much taken away at
+random, one does: the head is taught through the keys of its readers. In the end most predictions are right all the
+same: with K's gradient cut, the first layer tells a token where it stood before, and the second layer finds that
+position by Q. With both cut, neither way forms. We found no earlier work that cuts gradients in training to explain a
+head. The nearest, Gradient Routing (arXiv 2410.04332), cuts them to decide where a model learns.
 """
 
 import argparse
@@ -36,7 +37,7 @@ FORMED = 0.3  # the score from which we say that a head looks at the token befor
 
 
 def disturb(model):
-    """Subtract from the gradient through K, at each position, a random vector of the same length."""
+    """Take a random vector, as long as the gradient, away from the gradient through K at each position."""
     written = {}
 
     def disturbed(dy):
@@ -66,15 +67,16 @@ def give(model):
 
 
 class Training:
-    """A way to train. cut: inputs of the second layer, "q", "k" or "v", from which no gradient reaches the first layer.
-    begin, end: the cut is made from step `begin` up to `end`. frozen: True to keep the first layer's W_K as it was
-    drawn. prepare: a function that changes the model first."""
+    """A way to train.
+
+    cut: the inputs of the second layer whose gradient does not reach the first layer. begin, end: the steps between
+    which it is cut. frozen: keep the first layer's W_K as it is. prepare: a function that is called with the model."""
 
     def __init__(self, cut="", begin=0, end=math.inf, frozen=False, prepare=None):
         self.cut, self.begin, self.end, self.frozen, self.prepare = cut, begin, end, frozen, prepare
 
     def run(self, seed, steps):
-        """Train, and return (the model, its previous-token scores after every EVERY steps)."""
+        """Return (the trained model, its previous-token scores, one for each EVERY steps)."""
         model, scores = task.new_model(seed), []
         if self.prepare is not None:
             self.prepare(model)
@@ -113,7 +115,7 @@ TRAININGS = {
 
 
 def previous(model):
-    """The largest previous-token score of a head of the first layer, from 0 to 1."""
+    """Return the largest previous-token score of a head of the first layer, from 0 to 1."""
     return float(study.head_scores(model, ["previous"], [task.UNSEEN])["previous"][FIRST].max())
 
 
@@ -122,8 +124,7 @@ def spread(numbers):
 
 
 def draw(panels, path):
-    """Draw panels, {title: (steps, runs)}, by matplotlib: a thin line for each run, a thick one for their mean, and the
-    mean of the first panel in grey."""
+    """Draw {title: (steps, runs)}: a thin line for each run, a thick one for their mean. Grey: the first panel's."""
     from matplotlib.figure import Figure  # optional
 
     figure = Figure(figsize=(8.8, 5.8), dpi=120, layout="constrained")

@@ -2,9 +2,9 @@
 
     python examples/why_topological_order.py [--out order.svg]
 
-b is used twice, by c and by d, so its gradient is a sum of two parts, and b must not pass it on before both have
-arrived. Fewer than three ops cannot go wrong: of two, one made the result and comes first, so there is only one order.
-And a leaf cannot be too early, since it has nothing to pass on.
+b is used twice, by c and by d. So its gradient is a sum of two parts, and b must not pass it on before both have
+arrived. With fewer than three ops nothing can go wrong: of two ops, the one that made the result comes first, so there
+is only one order. And a leaf cannot be too early, since it has nothing to pass on.
 """
 
 import argparse
@@ -27,15 +27,15 @@ def first_come(waiting):
     return waiting[0]
 
 
-def newest_first(waiting):  # an op that used another's output was made after it, so it comes before it here
+def newest_first(waiting):  # an op is newer than the ops whose outputs it uses, and so comes before them
     return max(waiting, key=lambda op: op.serial)
 
 
 @mg.no_grad()
 def walk(root, choose):
-    """Walk backward from root: of the ops that a gradient has reached, run the one that `choose` picks, each once.
+    """Walk backward from root. Of the ops that a gradient has reached, choose() picks the next; each runs once.
 
-    Returns {op or leaf: its final gradient} and the steps [(op, the gradient it had then, [(receiver, part), …])]."""
+    Return {op or leaf: its final gradient} and the steps [(op, the gradient it had then, [(receiver, part), …])]."""
     gradients, waiting, steps, ran = {root.op: mg.ones_like(root)}, [root.op], [], set()
     while waiting:
         op = choose(waiting)
@@ -55,7 +55,7 @@ def walk(root, choose):
 
 
 def tell(title, gradients, steps, names):
-    """Print a walk, and point out where a gradient was passed on before all of it had arrived."""
+    """Print a walk, and mark where a gradient was passed on before all of it had arrived."""
     print(f"\n{title}")
     ran = set()
     for number, (op, dy, parts) in enumerate(steps, 1):
@@ -66,7 +66,7 @@ def tell(title, gradients, steps, names):
 
 
 def draw(walks, names):
-    """A picture of the walks side by side, in which each op shows its turn."""
+    """Draw the walks side by side. Each op shows its turn."""
     import graphviz  # optional
 
     text = {"fontname": "Helvetica,Arial,sans-serif", "fontsize": "11"}

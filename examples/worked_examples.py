@@ -2,8 +2,8 @@
 
     python examples/worked_examples.py
 
-1. "Cat sleeps": two tokens, and two heads, each of which reads two of the four columns unchanged (Q = K = V).
-2. Three tokens, and two heads, each with its own W_Q, W_K and W_V.
+1. "Cat sleeps": two tokens and two heads. Each head reads two of the four columns unchanged (Q = K = V).
+2. Three tokens and two heads, each with its own W_Q, W_K and W_V.
 
 The numbers are computed step by step from the matrices, and compared with all three forms of nn.MultiheadAttention.
 """
@@ -20,7 +20,7 @@ def show(name, x):
 
 
 def heads(x, W_Q, W_K, W_V):
-    """The steps of each head, from X of shape (T, d): a list of dicts."""
+    """Return for each head a dict of its steps, from Q to its output, for x of shape (T, d)."""
     steps = []
     for W_q, W_k, W_v in zip(W_Q, W_K, W_V):
         q, k, v = x @ W_q, x @ W_k, x @ W_v  # (T, d_k), (T, d_k), (T, d_v)
@@ -31,7 +31,7 @@ def heads(x, W_Q, W_K, W_V):
 
 
 def worked(title, tokens, x, W_Q, W_K, W_V):
-    """Print every step; returns the heads' outputs side by side, (T, nh·d_v)."""
+    """Print every step. Return the heads' outputs side by side, (T, nh·d_v)."""
     print(f"{title}: {', '.join(tokens)}\n")
     show("X", x)
     steps = heads(x, W_Q, W_K, W_V)

@@ -8,6 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
+from minigrad.__main__ import main
 from minigrad.training import runs, text
 
 from .scripts import EXAMPLES, load
@@ -17,11 +18,17 @@ def near(x, expected):
     np.testing.assert_allclose(x, expected, atol=5e-5)
 
 
-@pytest.mark.parametrize("name", sorted({path.stem for path in EXAMPLES.glob("*.py")} - {"check_gradients"}))
+@pytest.mark.parametrize("name", sorted({path.stem for path in EXAMPLES.glob("*.py")} - {"check_gradients", "my_ops"}))
 def test_each_says_what_it_does(name, capsys):
     with pytest.raises(SystemExit, match="0"):
         load(name).main(["--help"])
     assert f"examples/{name}.py" in capsys.readouterr().out
+
+
+def test_the_check_finds_the_mistake_in_my_ops(capsys):
+    assert main(["check", str(EXAMPLES / "my_ops.py"), "--order", "1"]) == 1
+    rows = re.findall(r"^(PASS|FAIL) +(softsign|gaussian) .*case\((.*)\)$", capsys.readouterr().out, re.MULTILINE)
+    assert {row[:2] for row in rows} == {("PASS", "softsign"), ("FAIL", "gaussian")}
 
 
 def test_char_lm(capsys, tmp_path):
