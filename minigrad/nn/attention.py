@@ -122,19 +122,14 @@ class MultiheadAttention(Headed):
         need_weights is False by default, and is_causal needs no attn_mask beside it.
 
         cache: a KVCache. The new keys and values are added to it, and the queries see all S that it then holds: masks
-        must cover them, and is_causal counts the queries' positions from the cache's length before the call. A single
-        query without masks takes a faster path in the fused form: see `decodes`."""
+        must cover them, and is_causal counts the queries' positions from the cache's length before the call."""
         key = query if key is None else key
         value = key if value is None else value
         self._check(query, key, value)
-        masked = need_weights or attn_mask is not None or key_padding_mask is not None
-        if cache is not None and query.shape[1] == key.shape[1] == 1 and not masked and self.decodes:
-            z, pattern = self._decoded(query, key, value, cache)  # (B, 1, nh·d_v), None
-        else:
-            start = 0 if cache is None else cache.length
-            mask, is_causal = as_one(query, key, attn_mask, key_padding_mask, is_causal, start, self.num_heads)
-            form = self._form(need_weights)
-            z, pattern = form(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v)
+        start = 0 if cache is None else cache.length
+        mask, is_causal = as_one(query, key, attn_mask, key_padding_mask, is_causal, start, self.num_heads)
+        form = self._form(need_weights)
+        z, pattern = form(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v)
         y = self.out_proj(z)  # (B, T, C)
         if self._head_hooks:
             y = self._hooked(OUTPUT, y)  # (B, T, C)
@@ -177,18 +172,6 @@ class MultiheadAttention(Headed):
         dropout = self.dropout if self.training else 0.0
         z = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, self.score_scale, enable_gqa=True)
         return self._side_by_side(z), None  # (B, T, nh·d_v)
-
-    @property
-    def decodes(self) -> bool:
-        """True if a single query without masks, given a cache, takes KVCache.attend, the same at each position."""
-        impl = _taken.get() or self.impl
-        return impl == "fused" and not self._head_hooks and not (self.training and self.dropout)
-
-    def _decoded(self, query, key, value, cache):
-        """The fused form for a single query and a cache."""
-        q, k, v = self._projected(query, key, value, cache.position)  # (B, nh, 1, d_k), (B, nkv, 1, d_k), …
-        z = cache.attend(q, k, v, self.score_scale)  # (B, nh, 1, d_v)
-        return self._side_by_side(z), None  # (B, 1, nh·d_v)
 
     def _with_past(self, query, key, value, cache):
         """q, k and v as _projected gives them, where k and v are all that the cache then holds."""

@@ -17,14 +17,12 @@ from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from .. import backend
-from ..autograd import Storage, mode
+from ..autograd import mode
 from ..autograd.modes import unwind
-from ..backend.philox import Draw
 from ..base.recording import thread
 from ..tensor import Tensor
 from .call import CapturedCall
-from .guards import array_guard
-from .trace import TraceTree, tensor_around
+from .trace import TraceTree
 
 __all__ = ["Captured", "capture"]
 
@@ -89,30 +87,18 @@ class Captured(Generic[P, R]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self._call(args, kwargs)[0]
-
-    def repeating(self, *args: Any) -> tuple[Any, Callable[..., Any] | None]:
-        """(result, repeat) of a call on these arguments, Tensors and None: a tuple of Tensors, and a function that
-        repeats the call on other arguments without its Python, or None if that is not possible, as at a first call."""
-        return self._call(args, {}, repeats=True)
-
-    def _call(self, args, kwargs, repeats=False):
         if thread.recorder is not None:  # this call is a part of another captured step
-            return self.function(*args, **kwargs), None
+            return self.function(*args, **kwargs)
         with self._lock:
             on = backend.get(next((str(x.device) for x in _tensors((args, kwargs))), "cpu"))
             if mode.anomaly or mode.watch is not None or not on.captures or self._new_in_a_row > MOST_NEW:
                 self.calls["eager"] += 1
-                return self.function(*args, **kwargs), None
+                return self.function(*args, **kwargs)
             on.raise_index_errors()
-            call, repeat, depth = CapturedCall(self._tree(on), self._tree), None, len(mode.before)
+            call, depth = CapturedCall(self._tree(on), self._tree), len(mode.before)
             try:
                 thread.recorder = call
-                result = self.function(*args, **kwargs)
-                if repeats and not (call.has_captured or call.programs or call.eager_ops):
-                    call.prepare_end()
-                    repeat = Repeat(call, args, result)
-                return result, repeat
+                return self.function(*args, **kwargs)
             finally:  # after an error too: what came before it is computed, as without capture
                 interrupt = None
                 while True:  # an interrupt is raised when everything is computed
@@ -154,39 +140,6 @@ class Captured(Generic[P, R]):
         for captured in cls._all:
             captured._lock = threading.RLock()
             cls._inherited += captured._trees.values()
-
-
-class Repeat:
-    """Repeats a call on other arguments, without its Python, for a loop in which nothing else changes.
-
-    It draws as many random numbers as the call, and returns Tensors as the call did."""
-
-    def __init__(self, call, args, results):
-        """call: a CapturedCall that is about to finish. args: its arguments, Tensors and None. results: a tuple of
-        Tensors."""
-        self._backend, self._memory = call.backend, call.memory
-        self._program, self._entries = call.program, call.pending
-        self._results = [(call.space.place(y.array), y.array) for y in results]
-        self._arguments: list = []  # (Allocation, array_guard()) of each, or None
-        for x in args:
-            place = None if x is None else call.space.place(call.bound_arrays[id(x.array)][1])
-            self._arguments.append(None if place is None else (place[0], array_guard(x.array, call.backend)))
-
-    def __call__(self, *args):
-        """Raises ValueError for arguments of another kind."""
-        on = self._backend
-        for known, x in zip(self._arguments, args, strict=True):
-            if (x is None) != (known is None) or (known is not None and array_guard(x.array, on) != known[1]):
-                raise ValueError("a call of a captured step can be repeated on arguments like its own only")
-            if known is not None:
-                self._memory.put(known[0], x.array)
-        for e in self._entries:
-            for known in e.per_call_values:
-                known.value = known.value.again() if type(known.value) is Draw else known.value
-            for host, _, values in e.updates:
-                host[...] = values()
-        self._program.run(self._memory, [])
-        return tuple([tensor_around(self._memory.array(place, y), None, Storage(on)) for place, y in self._results])
 
 
 if hasattr(os, "register_at_fork"):

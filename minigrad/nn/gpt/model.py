@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from ...autograd.arguments import checked
 from ...dtypes import float64
-from ...ops.index import looked_up
 from ...random import Generator
 from ...tensor import Tensor, arange
 from ...typing import Array
@@ -109,34 +108,19 @@ class GPT(Module):
 
     def trunk(self, idx: Tensor, cache: list[KVCache] | None = None) -> Tensor:
         """All but the unembedding: idx (B, T) -> (B, T, C)."""
-        return self._trunk(idx, cache, Embedding.__call__)
-
-    def decode(self, idx: Tensor, cache: list[KVCache]) -> Tensor:
-        """trunk() for tokens that this model has chosen, whose numbers need not be checked on the host. With
-        one for each row, idx (B, 1), a captured step is the same at each position."""
-        return self._trunk(idx, cache, lambda embedding, index: looked_up(embedding.weight, index))
-
-    def _trunk(self, idx, cache, embed):
         if idx.ndim != 2:
             raise ValueError(f"GPT takes tokens (B, T), got shape {idx.shape}; idx[None] is a batch of one sequence")
-        T = idx.shape[1]
-        end = T if cache is None else cache[0].length + T
+        start = 0 if cache is None else cache[0].length
+        end = start + idx.shape[1]
         if end > self.config.block_size:
             raise ValueError(f"a sequence of {end} tokens is longer than block_size {self.config.block_size}")
-        x = embed(self.wte, idx)  # (B, T, C)
+        x = self.wte(idx)  # (B, T, C)
         if self.wpe is not None:
-            x = x + embed(self.wpe, self._positions(T, cache, idx.device))  # (B, T, C)
+            x = x + self.wpe(arange(start, end, device=idx.device))  # (B, T, C)
         x = self.dropout(x)
         for i, block in enumerate(self.blocks):
             x = block(x, None if cache is None else cache[i])  # (B, T, C)
         return self.norm(x)  # (B, T, C)
-
-    def _positions(self, T, cache, device):
-        """Positions (T,) of T new tokens. That of a single token stays on the device."""
-        if cache is not None and T == 1:
-            return cache[0].position
-        start = 0 if cache is None else cache[0].length
-        return arange(start, start + T, device=device)
 
     def unembed(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, T, V)."""
