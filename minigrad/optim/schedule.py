@@ -3,24 +3,29 @@
     for group in optimizer.param_groups:
         group["lr"] = warmup_cosine(step, lr=1e-3, min_lr=1e-4, warmup=100, total=5000)
 
-A rate of your own is a function of yours in their place."""
+lr_scheduler.py has schedules in PyTorch's form."""
 
 import math
 
 
+def half_cosine(high: float, low: float, done: float) -> float:
+    """Return the rate on half a cosine from `high`, where done is 0, to `low`, where done is 1."""
+    return low + 0.5 * (1 + math.cos(math.pi * done)) * (high - low)
+
+
 def warmup_cosine(step: int, *, lr: float, min_lr: float, warmup: int, total: int) -> float:
-    """Linear up to lr over `warmup` steps, then half a cosine down to min_lr at `total`, and min_lr from there on."""
+    """Return the rate of a step: a line up to lr over `warmup` steps, then half a cosine down to min_lr at `total`, and
+    min_lr from there on."""
     if step < warmup:
         return lr * (step + 1) / (warmup + 1)
     if step >= total:
         return min_lr
-    done = (step - warmup) / (total - warmup)
-    return min_lr + 0.5 * (1 + math.cos(math.pi * done)) * (lr - min_lr)
+    return half_cosine(lr, min_lr, (step - warmup) / (total - warmup))
 
 
 def warmup_linear(step: int, *, lr: float, min_lr: float, warmup: int, total: int, fall: float = 1.0) -> float:
-    """Linear up to lr over `warmup` steps, then lr, and over the last share `fall` of the steps along a line down to
-    min_lr at `total`; min_lr from there on."""
+    """Return the rate of a step: a line up to lr over `warmup` steps, then lr, then over the last `fall` (a share) of
+    all steps a line down to min_lr at `total`, and min_lr from there on."""
     if step < warmup:
         return lr * (step + 1) / (warmup + 1)
     if step >= total:

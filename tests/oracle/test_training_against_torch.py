@@ -198,3 +198,35 @@ def test_gpt_trains_like_torch(torch):
     np.testing.assert_allclose(losses, expected, rtol=0, atol=1e-9)
     for name, p in model.state_dict().items():
         np.testing.assert_allclose(p.numpy(), weights[name].detach().numpy(), rtol=0, atol=1e-8, err_msg=name)
+
+
+SCHEDULES = {
+    "LambdaLR": lambda L, o: L.LambdaLR(o, lambda t: 0.9**t),
+    "a function for each group": lambda L, o: L.LambdaLR(o, [lambda t: 0.9**t, lambda t: 1 / (t + 1)]),
+    "StepLR": lambda L, o: L.StepLR(o, 7, gamma=0.5),
+    "CosineAnnealingLR, and up again": lambda L, o: L.CosineAnnealingLR(o, 13, eta_min=0.01),
+    "LinearLR": lambda L, o: L.LinearLR(o),
+    "LinearLR, all options": lambda L, o: L.LinearLR(o, start_factor=0.2, end_factor=0.5, total_iters=11),
+    "SequentialLR": lambda L, o: L.SequentialLR(
+        o, [L.LinearLR(o, 0.1, total_iters=5), L.CosineAnnealingLR(o, 20), L.LambdaLR(o, lambda t: 0.5)], [5, 17]
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's own step(0) in SequentialLR is deprecated
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_learning_rates(name):
+    import torch
+
+    found = []
+    for lib in torch, mg:
+        a, b = (torch.nn.Parameter(torch.ones(2)) if lib is torch else mg.ones(2, requires_grad=True) for _ in "ab")
+        optimizer = lib.optim.SGD([{"params": [a]}, {"params": [b], "lr": 0.03}], lr=0.1)
+        scheduler, rates = SCHEDULES[name](lib.optim.lr_scheduler, optimizer), []
+        for _ in range(40):
+            rates.append(scheduler.get_last_lr())
+            if lib is torch:
+                optimizer.step()  # it warns of the other order
+            scheduler.step()
+        found.append(rates)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9, atol=1e-15)
