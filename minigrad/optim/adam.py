@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING
 from .optimizer import Optimizer
 
 if TYPE_CHECKING:
-    from ..optim.optimizer import Params
+    from .optimizer import Params
 
 
 class Adam(Optimizer):
-    """Steps in proportion to the mean of the gradients over the root of the mean of their squares.
+    """Step along the running mean of the gradient, divided by the root of the running mean of its square.
 
         m = β₁ m + (1 - β₁) g;   v = β₂ v + (1 - β₂) g²;   p -= lr · m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + eps)
 
-    m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first. fused
-    changes nothing: one launch updates all parameters in any case. Source: Kingma and Ba 2015, algorithm 1.
+    m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first. `fused` is
+    accepted for PyTorch programs and ignored: one launch always updates all parameters. Source: Kingma and Ba 2015,
+    algorithm 1.
 
     Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
@@ -27,18 +28,17 @@ class Adam(Optimizer):
     ) -> None:  # fmt: skip
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
-    def _shared(self, group):
+    def _launch_options(self, group):
         return *group["betas"], group["eps"], self.decoupled
 
-    def _numbers(self, state, group):
+    def _step_options(self, state, group):
         return group["lr"], group["weight_decay"], state["step"]
 
 
 class AdamW(Adam):
-    """Adam, but weight decay is apart from the gradient.
+    """Adam with decoupled weight decay: p -= lr · weight_decay · p before the step, and nothing is added to g.
 
-    Before the step,   p -= lr · weight_decay · p.   Options and errors are Adam's. Source: Loshchilov and Hutter 2019,
-    algorithm 2."""
+    Options and errors are Adam's. Source: Loshchilov and Hutter 2019, algorithm 2."""
 
     decoupled = True
 

@@ -7,9 +7,9 @@ from ..dtypes import is_number
 from .optimizer import Optimizer
 
 if TYPE_CHECKING:
-    from ..optim.optimizer import Params
+    from .optimizer import Params
 
-JORDAN = (3.4445, -4.775, 2.0315)  # Jordan 2024: steep at 0, so that five steps do for singular values from 0.002 on
+JORDAN = (3.4445, -4.775, 2.0315)  # Jordan 2024: steep at 0, so five steps suffice for singular values above 0.002
 SCALES = {  # {name: factor of the learning rate for a matrix of n rows and m columns}
     "original": lambda n, k: math.sqrt(max(1, n / k)),
     "match_rms_adamw": lambda n, k: 0.2 * math.sqrt(max(n, k)),
@@ -17,21 +17,21 @@ SCALES = {  # {name: factor of the learning rate for a matrix of n rows and m co
 
 
 class Muon(Optimizer):
-    """Steps along the momentum made orthogonal: all directions that a matrix is to move in get the same length.
+    """Step along the orthogonalized momentum: a matrix moves equally far in each of its singular directions.
 
         m = μ m + (1 - μ) g;   x = orthogonal(μ m + (1 - μ) g);   p -= lr · weight_decay · p;   p -= lr · scale · x
 
-    and x = orthogonal(m) without nesterov. m begins as zeros. The scale for n rows and k columns is √max(1, n / k) for
-    adjust_lr_fn "original" or None, and 0.2 √max(n, k) for "match_rms_adamw", so that AdamW's rates fit.
+    Without nesterov, x = orthogonal(m). m begins as zeros. For n rows and k columns the scale is √max(1, n / k) with
+    adjust_lr_fn "original" or None. With "match_rms_adamw" it is 0.2 √max(n, k), so that AdamW's rates fit.
 
-    orthogonal() keeps the singular vectors and brings the singular values near 1: first x = x / max(‖x‖, eps), where
-    ‖x‖ is the Frobenius norm; then ns_steps times, with A = x xᵀ and (a, b, c) = ns_coefficients,
-    x = a x + b A x + c A² x, which takes each σ to a σ + b σ³ + c σ⁵. Source: Jordan 2024, "Muon: An optimizer for
-    hidden layers in neural networks"; options and defaults are PyTorch's.
+    orthogonal() keeps the singular vectors and brings the singular values near 1. First x = x / max(‖x‖, eps), where
+    ‖x‖ is the Frobenius norm. Then, ns_steps times, x = a x + b A x + c A² x with A = x xᵀ and (a, b, c) =
+    ns_coefficients: each singular value σ becomes a σ + b σ³ + c σ⁵. Source: Jordan 2024, "Muon: An optimizer for
+    hidden layers in neural networks". Options and defaults are PyTorch's.
 
-    It is for the matrices within a model, of shape (…, n, k). Embeddings, unembeddings and vectors are for AdamW;
-    `muon_groups` of nn.GPT tells them apart. matrices, an option of a group: how many matrices each of its parameters
-    holds, one below the other, such as 3 for W_q, W_k and W_v in one.
+    Muon is for the matrices within a model, of shape (…, n, k). Embeddings, unembeddings and vectors are for AdamW;
+    nn.GPT.muon_groups separates the two. matrices: how many matrices each parameter of a group holds, one below the
+    other, such as 3 for W_q, W_k and W_v in one parameter.
 
     Raises ValueError for impossible options, and for parameters that are not such matrices, are given twice or require
     no gradient."""
@@ -47,28 +47,29 @@ class Muon(Optimizer):
         rest = dict(ns_coefficients=ns_coefficients, ns_steps=ns_steps, adjust_lr_fn=adjust_lr_fn, matrices=matrices)
         super().__init__(params, options | rest)
 
-    def _misfit(self, group):
+    def _check_group(self, group):
         count = group["matrices"]
-        what = "matrices" if count == 1 else f"{count} matrices, one below the other"
-        wrong = (p.shape for p in group["params"] if p.ndim < 2 or p.shape[-2] % count)
-        return next((f"a parameter of shape {shape} is not {what}; optimize it with AdamW" for shape in wrong), "")
+        for p in group["params"]:
+            if p.ndim < 2 or p.shape[-2] % count:
+                what = "a matrix" if count == 1 else f"{count} matrices, one below the other"
+                raise ValueError(f"a parameter of shape {p.shape} is not {what}; optimize it with AdamW, not Muon")
 
-    def _can_be(self, name, value):
+    def _is_possible(self, name, value):
         if name == "ns_coefficients":
             return isinstance(value, list | tuple) and len(value) == 3 and all(map(is_number, value))
         if name in ("ns_steps", "matrices"):
             return type(value) is int and 1 <= value < (100 if name == "ns_steps" else math.inf)
         if name == "adjust_lr_fn":
             return value is None or value in SCALES
-        return super()._can_be(name, value)
+        return super()._is_possible(name, value)
 
-    def _shared(self, group):
+    def _launch_options(self, group):
         return group["nesterov"], (tuple(group["ns_coefficients"]),) * group["ns_steps"], group["eps"]
 
-    def _numbers(self, state, group):
+    def _step_options(self, state, group):
         return group["lr"], group["weight_decay"], group["momentum"]
 
-    def _about(self, p, group):
-        """(rows of each of the matrices in a parameter, scale of the learning rate)."""
+    def _parameter_options(self, p, group):
+        """Return (rows of each matrix in a parameter, scale of the learning rate)."""
         rows, columns = p.shape[-2] // group["matrices"], p.shape[-1]
         return rows, SCALES[group["adjust_lr_fn"] or "original"](rows, columns) if columns else 1.0

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from .optimizer import Optimizer
 
 if TYPE_CHECKING:
-    from ..optim.optimizer import Params
+    from .optimizer import Params
 
 
 class SGD(Optimizer):
@@ -13,7 +13,7 @@ class SGD(Optimizer):
 
         b = momentum · b + g;   p -= lr · b   (Nesterov: p -= lr · (g + momentum · b))
 
-    b begins as zeros, and without momentum it is g. weight_decay · p is added to the gradient first. Source: Sutskever,
+    b begins as zeros. Without momentum p -= lr · g. weight_decay · p is added to the gradient first. Source: Sutskever,
     Martens, Dahl and Hinton 2013, with lr outside of b, as in PyTorch.
 
     Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
@@ -28,8 +28,8 @@ class SGD(Optimizer):
             raise ValueError(f"SGD: nesterov=True needs a momentum, which is {momentum}; give momentum=0.9")
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov})
 
-    def _shared(self, group):
+    def _launch_options(self, group):
         return group["momentum"], group["nesterov"]
 
-    def _numbers(self, state, group):
+    def _step_options(self, state, group):
         return group["lr"], group["weight_decay"]

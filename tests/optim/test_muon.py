@@ -86,7 +86,7 @@ def test_singular_values_come_near_one_and_vectors_stay():
 @pytest.mark.parametrize(
     "group, words",
     [
-        (dict(params=[(3,)]), r"shape \(3,\) is not matrices; optimize it with AdamW"),
+        (dict(params=[(3,)]), r"shape \(3,\) is not a matrix; optimize it with AdamW"),
         (dict(params=[(4, 4)], matrices=3), r"shape \(4, 4\) is not 3 matrices, one below the other"),
         (dict(params=[(4, 4)], matrices=0), "matrices cannot be 0"),
         (dict(params=[(4, 4)], ns_steps=100), "ns_steps cannot be 100"),
@@ -101,7 +101,7 @@ def test_singular_values_come_near_one_and_vectors_stay():
 )
 def test_what_it_cannot_do_is_said(group, words):
     group["params"] = [leaf(*shape) for shape in group["params"]]
-    with pytest.raises(ValueError, match=f"^Muon: .*{words}"):
+    with pytest.raises(ValueError, match=words):
         optim.Muon([group])
     optimizer = optim.Muon([good := leaf(2, 2)])
     with pytest.raises(ValueError, match=words):
