@@ -1,8 +1,7 @@
 """Activation functions as layers, each named after its function in `functional`.
 
-Elementwise, but for the softmaxes: a Tensor of any shape gives one of the same shape and float dtype, and what
-the function raises, the layer raises. `inplace=` is taken for PyTorch's sake: the result is right, and a tensor of its
-own."""
+A Tensor of any shape gives one of the same shape and float dtype. All but the softmaxes are elementwise. A layer raises
+what its function raises. `inplace` is accepted for PyTorch programs and ignored: the result is a new tensor."""
 
 from typing import Any
 
@@ -12,7 +11,7 @@ from .module import Module
 
 
 class _Activation(Module):
-    """A function of one Tensor, with the options that the constructor has set as attributes."""
+    """A function of one Tensor. `options` names the attributes that are passed to it."""
 
     function: Any = None
     options: tuple = ()

@@ -1,4 +1,4 @@
-"""Modules that hold others: in a row, in a list, in a dict. Lists and dicts of parameters."""
+"""Modules that hold others: Sequential, ModuleList, ModuleDict."""
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Generic, Self, overload
@@ -17,15 +17,15 @@ else:
 
 
 class _Row(Module, Generic[M]):
-    """Modules under the keys "0", "1", …, to be used like a list."""
+    """Modules under the keys "0", "1", …, with the methods of a list."""
 
     def append(self, module: M) -> Self:
-        """Add a module at the end. Returns self."""
+        """Add a module at the end. Return self."""
         self.add_module(str(len(self)), module)
         return self
 
     def extend(self, modules: Iterable[M]) -> Self:
-        """Add modules at the end. Returns self."""
+        """Add modules at the end. Return self."""
         for module in modules:
             self.append(module)
         return self
@@ -41,7 +41,7 @@ class _Row(Module, Generic[M]):
             return list(self)[index]
         part = Sequential() if isinstance(self, Sequential) else ModuleList()
         for i, module in enumerate(list(self)[index]):
-            vars(part)[str(i)] = module  # not by setattr, which would rename it in its path
+            vars(part)[str(i)] = module  # setattr would change the module's name in paths
         return part
 
     def __setitem__(self, index: int, module: M) -> None:
@@ -57,8 +57,9 @@ class _Row(Module, Generic[M]):
 
 
 class Sequential(_Row[Module]):
-    """Modules applied one after the other: Sequential(a, b), or Sequential(OrderedDict(first=a, second=b)), which names
-    them. Called with a Tensor, it gives what the last one gives. seq[i] is a Module, seq[i:j] a Sequential.
+    """Modules applied one after the other: Sequential(a, b), or with names Sequential(OrderedDict(first=a, second=b)).
+
+    A call returns the last module's output. seq[i] is a Module, seq[i:j] a Sequential.
 
     Raises TypeError for anything but a Module."""
 
@@ -77,7 +78,7 @@ class Sequential(_Row[Module]):
 
 
 class _Container(Module):
-    """Modules by key. A container is never called itself, so its children carry its name in their paths."""
+    """Modules by key. Nobody calls a container itself, so its children have its name in front of their own."""
 
     if not TYPE_CHECKING:  # see Module
 
@@ -93,7 +94,7 @@ class _Container(Module):
 
 
 class ModuleList(_Container, _Row[M]):
-    """A list of modules, which is not called itself: list[i] is a module, list[i:j] a ModuleList. To type checkers,
+    """A list of modules, to index and iterate over. list[i] is a module, list[i:j] a ModuleList. To type checkers,
     ModuleList[Block] holds Blocks. Raises TypeError for anything but a Module, and IndexError as lists do."""
 
     def __init__(self, modules: Iterable[M] | None = None) -> None:
@@ -101,9 +102,9 @@ class ModuleList(_Container, _Row[M]):
 
 
 class ModuleDict(_Container, MutableMapping[str, M]):
-    """A dict of modules by name, which is not called itself, from a dict or (name, module) pairs. To type checkers,
-    ModuleDict[Block] holds Blocks. Raises KeyError as dicts do, TypeError for anything but a Module, and
-    ValueError for a name with a dot, or of an attribute."""
+    """A dict of modules by name, made from a dict or (name, module) pairs. To type checkers, ModuleDict[Block] holds
+    Blocks. Raises KeyError as dicts do, TypeError for anything but a Module, and ValueError for a name with a dot and
+    for the name of an attribute of the class."""
 
     __eq__, __hash__ = object.__eq__, object.__hash__  # all Modules compare by identity
 

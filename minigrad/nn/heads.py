@@ -12,7 +12,7 @@ from ..tensor import Tensor, as_tensor, check_same_kind, zeros
 from . import init
 from .module import Module, Parameter
 
-POINTS = "q", "k", "v", "qk", "pattern", "z"  # values of each head that hooks see, in the order of the forward
+POINTS = "q", "k", "v", "qk", "pattern", "z"  # values of each head that hooks see, in the forward's order
 INPUTS = "x_q", "x_k", "x_v"  # inputs of the layer, which all heads share
 OUTPUT = "y"  # output of the layer, to which all heads add
 
@@ -25,8 +25,8 @@ class Head:
     W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v) and W_O (d_v, C) are detached views of the layer's parameters. Heads
     of a group share W_K and W_V. scale and gate are numbers; the gate is 1 unless the layer has head_gates.
 
-    parts: {"W_Q": [(parameter, index), …], "W_K": …, "W_V": …, "W_O": …}, where in the layer's parameters each matrix
-    lies, transposed, and then where its bias lies, if there is one. An index is a tuple of slices."""
+    parts: {"W_Q": [(parameter, index), …], "W_K": …, "W_V": …, "W_O": …}. parameter[index] is the matrix, transposed;
+    a second pair gives its bias, if there is one. An index is a tuple of slices."""
 
     def __init__(self, layer, number):
         if number not in range(layer.num_heads):
@@ -53,7 +53,7 @@ class Head:
 
 
 def known_heads(heads, nh):
-    """heads as a set of numbers below nh. Raises ValueError for any other number."""
+    """Return heads as a set of ints. Raises ValueError for a number that is not in 0 … nh - 1."""
     heads = {operator.index(h) for h in heads}
     if unknown := sorted(heads.difference(range(nh))):
         raise ValueError(_no_head(unknown, nh))
@@ -66,24 +66,26 @@ def _no_head(which, nh):
 
 
 class Headed(Module):
-    """The part of MultiheadAttention that looks into its heads, and loads them."""
+    """The part of MultiheadAttention that gives access to single heads, hooks into them and loads them."""
 
     _head_hooks: dict = {}
 
     def head(self, i: int) -> Head:
-        """Head number i, as views of the layer's parameters: see Head. Raises ValueError if there is none."""
+        """Return head number i, whose matrices are views of the layer's parameters: see Head. Raises ValueError if
+        there is none."""
         return Head(self, i)
 
     def register_head_hook(self, point: str, hook: Callable[[Any, Tensor], Any], last: bool = False) -> Handle:
-        """Call hook(layer, x) in each forward, with the value x named `point`. The hook returns None, or another Tensor
-        like x, which replaces it.
+        """Call hook(layer, x) in each forward with the value x named `point`. The hook returns None, or a Tensor like x
+        that replaces it. Return a handle whose remove() takes off this hook.
 
-        point: "q" (B, nh, T, d_k); "k" (B, nh, S, d_k) and "v" (B, nh, S, d_v), repeated for each head that reads them;
-        "qk" = q kᵀ (B, nh, T, S), before scale and mask; "pattern" (B, nh, T, S), before dropout; or "z"
-        (B, nh, T, d_v), before head_gates. Or one that all heads share: the query "x_q" (B, T, C), key "x_k" and value
-        "x_v" that forward was called with, or its output "y" (B, T, C). last: call the hook after all those without
-        `last`; it sees the value that the forward uses, and may not return anything. A layer with head hooks takes the
-        batched form, whatever impl says. Returns a handle whose remove() takes off this hook and no other."""
+        point is one of each head's values: "q" (B, nh, T, d_k); "k" (B, nh, S, d_k) and "v" (B, nh, S, d_v), repeated
+        for each head that reads them; "qk" = q kᵀ (B, nh, T, S), before scale and mask; "pattern" (B, nh, T, S), before
+        dropout; "z" (B, nh, T, d_v), before head_gates. Or it is a value that all heads share: the arguments of forward
+        "x_q" (B, T, C), "x_k" and "x_v" (B, S, C), or its output "y" (B, T, C).
+
+        last: call the hook after all hooks without `last`. It then sees the value that the forward uses, and must
+        return None. A layer with head hooks takes the batched form, whatever impl says."""
         if point not in (known := (*POINTS, *INPUTS, OUTPUT)):
             raise ValueError(f"there is no {point!r} in attention: there are {', '.join(known)}")
         if "_head_hooks" not in self.__dict__:
@@ -91,20 +93,22 @@ class Headed(Module):
         return Handle(self._head_hooks, (last, point, hook))
 
     def _hooked(self, point, x):
-        """x, or what the hooks on it make of it."""
+        """Return x, or the Tensor with which hooks on this point replace it."""
         for last, at, hook in sorted(self._head_hooks.values(), key=lambda entry: entry[0]):
             if at == point and (replaced := hook(self, x)) is not None:
                 name = getattr(hook, "__name__", hook)
                 if last:
-                    raise TypeError(f"hook {name} on {point!r} only looks, as last=True says, but returned something")
+                    raise TypeError(f"hook {name} on {point!r} has last=True and must return None, not a value")
                 check_same_kind(f"what hook {name} on {point!r} returns", replaced, x)
                 x = replaced
         return x
 
     def load_from_heads(self, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> Self:
-        """Take the matrices of single heads: W_Q nh times (C, d_k), W_K and W_V nkv times (C, d_k) and (C, d_v),
-        and W_O (nh·d_v, C), as Tensors or arrays. Biases become 0, head_gates None. The numbers and sizes of heads are
-        those given, so make the optimizer afterwards. Returns self."""
+        """Take the matrices of single heads, Tensors or arrays: W_Q nh times (C, d_k), W_K nkv times (C, d_k), W_V nkv
+        times (C, d_v), and W_O (nh·d_v, C). Return self.
+
+        The number and size of heads follow from these, so make the optimizer afterwards. Biases become 0, head_gates
+        None."""
         _load(self, W_Q, W_K, W_V, W_O)
         return self
 
@@ -114,7 +118,10 @@ def _load(layer, W_Q, W_K, W_V, W_O):
     W_Q, W_K, W_V = ([as_tensor(W, **about).detach() for W in Ws] for Ws in (W_Q, W_K, W_V))
     W_O, nh, nkv = as_tensor(W_O, **about).detach(), len(W_Q), len(W_K)
     if nh == 0 or nkv == 0 or nh % nkv or len(W_V) != nkv:
-        raise ValueError(f"{nh} W_Q, {nkv} W_K, {len(W_V)} W_V: W_K and W_V must be as many, a divisor of the W_Q")
+        raise ValueError(
+            f"got {nh} W_Q, {nkv} W_K and {len(W_V)} W_V: there must be as many W_V as W_K, and their number must "
+            f"divide the number of W_Q"
+        )
     d_k, d_v = (W.shape[-1] if W.ndim else 0 for W in (W_Q[0], W_V[0]))
     C = layer.embed_dim
     sizes = ("W_Q", W_Q, (C, d_k)), ("W_K", W_K, (C, d_k)), ("W_V", W_V, (C, d_v)), ("W_O", [W_O], (nh * d_v, C))
@@ -132,5 +139,5 @@ def _load(layer, W_Q, W_K, W_V, W_O):
 
 
 def _like(old, x):
-    """x as a Parameter in place of `old`, requiring a gradient if that did."""
+    """Return x as a Parameter that requires a gradient if `old` does."""
     return Parameter(x, requires_grad=old.requires_grad)

@@ -1,4 +1,4 @@
-"""Hooks on the forward of a Module. Gradients are seen by hooks on Tensors, which such a hook can register."""
+"""Hooks on the forward of a Module. To see gradients, a forward hook registers hooks on Tensors."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,11 +17,6 @@ class Hooked:
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The Module's forward."""
         raise NotImplementedError
-
-    @property
-    def has_hooks(self) -> bool:
-        """True if a forward of this module, not counting those below it, calls hooks."""
-        return bool(self._forward_pre_hooks or self._forward_hooks)
 
     def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> Handle:
         """Call hook(module, args) before forward. It may return new args: a tuple, or the only argument."""

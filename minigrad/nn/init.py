@@ -1,5 +1,6 @@
-"""Initial values: each function fills a tensor in place, keeping its shape, dtype and place in memory, and returns it.
-No gradient is recorded. Random ones use the default generator, unless given another, and take float Tensors only."""
+"""Initial values: each function fills a tensor in place, without recording a gradient, and returns it.
+
+Random ones draw from the default generator unless another is given, and take float Tensors only."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ _skipping = ContextVar("skipping", default=False)
 
 @contextmanager
 def skipped() -> Iterator[None]:
-    """Within a with-block no random numbers are drawn and values stay as they are: for a model that loads weights."""
+    """Within a with-block the random functions draw nothing and change nothing, for a model that loads its weights."""
     before = _skipping.set(True)
     try:
         yield
@@ -33,31 +34,31 @@ def _fill(x, values):
 
 
 def zeros_(tensor: T) -> T:
-    """0 everywhere in a tensor, of any shape. Returns it."""
+    """Fill a tensor of any shape with 0."""
     return _fill(tensor, 0)
 
 
 def ones_(tensor: T) -> T:
-    """1 everywhere in a tensor, of any shape. Returns it."""
+    """Fill a tensor of any shape with 1."""
     return _fill(tensor, 1)
 
 
 def uniform_(tensor: T, a: float = 0.0, b: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Uniform in [a, b), for a tensor of any shape. Returns it. Raises TypeError unless it holds floats."""
+    """Fill a tensor of any shape with numbers uniform in [a, b). Raises TypeError unless it holds floats."""
     if not _skipping.get():
         tensor.detach().uniform_(a, b, generator=generator)
     return tensor
 
 
 def normal_(tensor: T, mean: float = 0.0, std: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Normal, for a tensor of any shape. Returns it. Raises TypeError unless it holds floats."""
+    """Fill a tensor of any shape with normal numbers. Raises TypeError unless it holds floats."""
     if not _skipping.get():
         tensor.detach().normal_(mean, std, generator=generator)
     return tensor
 
 
 def _fans(x):
-    """(fan_in, fan_out) of a weight (out, in, …)."""
+    """Return (fan_in, fan_out) of a weight (out, in, …)."""
     if x.ndim < 2:
         raise ValueError(f"fan in and fan out need at least two dims, got shape {x.shape}")
     rest = math.prod(x.shape[2:])
@@ -65,8 +66,9 @@ def _fans(x):
 
 
 def xavier_uniform_(tensor: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
-    """Uniform, of variance gain² · 2 / (fan_in + fan_out), for a weight (out, in, …). Returns it. Raises ValueError
-    for fewer dims. Source: Glorot and Bengio 2010."""
+    """Fill a weight (out, in, …) with uniform numbers of variance gain² · 2 / (fan_in + fan_out).
+
+    Raises ValueError for fewer than two dims. Source: Glorot and Bengio 2010."""
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
@@ -75,8 +77,11 @@ def kaiming_normal_(
     tensor: T, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Generator | None = default_generator,
 ) -> T:  # fmt: skip
-    """Normal, of variance 2 / fan, for a weight (out, in, …) before a ReLU, or a leaky one of slope a. Returns it.
-    mode: "fan_in" or "fan_out". Raises ValueError for fewer dims or other words. Source: He et al. 2015."""
+    """Fill a weight (out, in, …) with normal numbers of variance 2 / (1 + a²) / fan, for a layer before a leaky ReLU of
+    slope a. With nonlinearity "relu", a counts as 0.
+
+    mode: the fan, "fan_in" or "fan_out". Raises ValueError for fewer than two dims and for other words. Source: He et
+    al. 2015."""
     if mode not in ("fan_in", "fan_out") or nonlinearity not in ("relu", "leaky_relu"):
         raise ValueError(f"mode is 'fan_in' or 'fan_out', nonlinearity '(leaky_)relu', got {mode!r}, {nonlinearity!r}")
     slope = a if nonlinearity == "leaky_relu" else 0.0

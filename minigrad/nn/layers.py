@@ -1,8 +1,8 @@
-"""Layers with the names, arguments, parameter names and default initialisation of PyTorch's. Activations, losses and
+"""Layers with PyTorch's names, arguments, parameter names and default initialisation. Activations, losses and
 containers are in files of their own.
 
-Called with a Tensor of another shape or dtype than their parameters want, they raise what their functions do:
-ValueError or TypeError."""
+For a Tensor whose shape or dtype does not fit the parameters, a layer raises what its function raises: ValueError or
+TypeError."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ from .module import Module, Parameter, factory
 
 
 class Identity(Module):
-    """Returns its input, a Tensor of any shape. All arguments are ignored."""
+    """Return the input, a Tensor of any shape. All arguments of the constructor are ignored, as in PyTorch."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -54,7 +54,7 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """Rows of a weight (num_embeddings, embedding_dim), named by an int index: (…) -> (…, embedding_dim).
+    """Rows of a weight (num_embeddings, embedding_dim), selected by an int Tensor: (…) -> (…, embedding_dim).
 
     Initial values are standard normal. padding_idx: a row that begins as zeros and gets no gradient. Raises IndexError
     for a number outside [0, num_embeddings), TypeError for an index that is not an int Tensor, and ValueError for a
@@ -86,8 +86,10 @@ class Embedding(Module):
 
 
 class LayerNorm(Module):
-    """Each row, over the last dims, shifted and scaled to mean 0 and variance 1, times weight plus bias: (…,
-    *normalized_shape) -> the same. weight begins as ones and bias as zeros. Formula and errors: see F.layer_norm."""
+    """Shift and scale each row over the last dims to mean 0 and variance 1, then multiply by weight and add bias.
+
+    x (…, *normalized_shape) -> the same shape. weight begins as ones, bias as zeros. Formula and errors: see
+    F.layer_norm."""
 
     def __init__(
         self, normalized_shape: Size, eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True,
@@ -117,8 +119,9 @@ class LayerNorm(Module):
 
 
 class RMSNorm(Module):
-    """Each row, over the last dims, scaled to mean square 1, times weight, at first ones: (…, *normalized_shape) -> the
-    same. Formula and errors: see F.rms_norm."""
+    """Scale each row over the last dims to mean square 1, then multiply by weight, which begins as ones.
+
+    x (…, *normalized_shape) -> the same shape. Formula and errors: see F.rms_norm."""
 
     def __init__(
         self, normalized_shape: Size, eps: float | None = None, elementwise_affine: bool = True,
@@ -142,10 +145,9 @@ class RMSNorm(Module):
 
 
 class Dropout(Module):
-    """In training, each element becomes 0 with probability p and is divided by 1 - p otherwise; floats of any shape ->
-    the same.
+    """In training, set each element to 0 with probability p and divide it by 1 - p otherwise.
 
-    inplace: the result is a tensor of its own in any case. Raises ValueError for a p outside of [0, 1]."""
+    Floats of any shape -> the same shape. `inplace` is ignored. Raises ValueError for a p outside of [0, 1]."""
 
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         if not 0 <= p <= 1:

@@ -1,7 +1,7 @@
-"""Losses as layers: each keeps the options of its function in `functional`, which explains them, and raises what that
-raises, when it is called as loss(input, target).
+"""Losses as layers, called as loss(input, target). Each keeps the options of its function in `functional`, which
+explains them, and raises what the function raises.
 
-weight and pos_weight are buffers: they move with the layer, and are part of its state."""
+weight and pos_weight are buffers: they move with the layer and are part of its state."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from .module import Module
 
 
 class _Loss(Module):
-    """function(input, target), with the options that the constructor has set."""
+    """function(input, target, **options), with the options that the constructor was given."""
 
     function: Any = None
     buffered = "weight", "pos_weight"
@@ -32,7 +32,7 @@ class _Loss(Module):
 
 
 class MSELoss(_Loss):
-    """The mean of (input - target)², (), of two Tensors of one shape; other reductions: see F.mse_loss."""
+    """The mean of (input - target)², (), for two Tensors of one shape. Other reductions: see F.mse_loss."""
 
     function = staticmethod(F.mse_loss)
 
@@ -41,7 +41,7 @@ class MSELoss(_Loss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """F.binary_cross_entropy_with_logits of logits and target, of one shape: their mean, (), by default."""
+    """F.binary_cross_entropy_with_logits for logits and target of one shape. The default is the mean, ()."""
 
     function = staticmethod(F.binary_cross_entropy_with_logits)
 
@@ -52,7 +52,7 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class NLLLoss(_Loss):
-    """F.nll_loss of log-probabilities (N, V) and classes (N,): their mean, (), by default."""
+    """F.nll_loss for log-probabilities (N, V) and classes (N,). The default is the mean, ()."""
 
     function = staticmethod(F.nll_loss)
 
@@ -61,7 +61,7 @@ class NLLLoss(_Loss):
 
 
 class CrossEntropyLoss(_Loss):
-    """F.cross_entropy of logits (N, V) and classes (N,), or their probabilities (N, V): their mean, (), by default."""
+    """F.cross_entropy for logits (N, V) and classes (N,), or probabilities (N, V). The default is the mean, ()."""
 
     function = staticmethod(F.cross_entropy)
 

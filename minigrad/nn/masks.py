@@ -1,4 +1,4 @@
-"""The masks of attention, in the conventions of PyTorch's layers, combined into one."""
+"""The masks of attention, with the conventions of PyTorch's layers, combined into one."""
 
 import functools
 import math
@@ -10,28 +10,30 @@ from ..ops.public import where
 from ..tensor import tensor
 
 
-def as_one(query, key, attn_mask, key_padding_mask, is_causal, start, nh):
-    """(mask, is_causal), as F.attention_pattern takes them, from what MultiheadAttention.forward was given. The queries
-    (B, T, C) begin at position start, after as many keys as are in the cache. Raises ValueError for shapes."""
+def combined_mask(query, key, attn_mask, key_padding_mask, is_causal, start, nh):
+    """Return (mask, is_causal) for F.attention_pattern, from the arguments of MultiheadAttention.forward.
+
+    start: the position of the first query, which is the number of keys in the cache. Raises ValueError for masks of
+    another shape."""
     (B, T), S, masks = query.shape[:2], start + key.shape[1], []
     if attn_mask is not None:
-        if attn_mask.shape not in ((T, S), (B * nh, T, S)):  # (B, T, S) would be taken for a mask of each head
+        if attn_mask.shape not in ((T, S), (B * nh, T, S)):  # (B, T, S) could mean (nh, T, S)
             raise ValueError(f"attn_mask must be {(T, S)} or {(B * nh, T, S)}, got shape {attn_mask.shape}")
         masks.append(attn_mask.reshape(B, nh, T, S) if attn_mask.ndim == 3 else attn_mask)
     if key_padding_mask is not None:
         if key_padding_mask.shape != (B, S):
             raise ValueError(f"key_padding_mask must be {(B, S)}, got shape {key_padding_mask.shape}")
         masks.append(key_padding_mask.reshape(B, 1, 1, S))
-    if is_causal and start and key.shape[1] > 1:  # a single query stands last, and sees all keys
+    if is_causal and start and key.shape[1] > 1:  # a single query comes last and sees all keys
         masks.append(tensor(~np.tri(T, S, start, dtype=bool), device=query.device))
-    return combined(masks, query.dtype), is_causal and not start
+    return _merged(masks, query.dtype), is_causal and not start
 
 
-def combined(masks, dtype):
-    """One mask of four dims for F.attention_pattern, in which True means to attend; None if there are no masks.
+def _merged(masks, dtype):
+    """Return one mask with four dims for F.attention_pattern, in which True means to attend, or None without masks.
 
-    masks: Tensors that broadcast to scores (B, nh, T, S), bool (True: do not attend) or of `dtype`, that of the scores,
-    to which they are added. Raises TypeError for others."""
+    masks: Tensors that broadcast to scores (B, nh, T, S): bool, where True means not to attend, or of `dtype`, the
+    dtype of the scores, to which they are added. Raises TypeError for others."""
     for mask in masks:
         if mask.dtype.kind != "b" and mask.dtype != dtype:
             raise TypeError(f"attention: masks must be bool or {dtype} like the query, got {mask.dtype}")

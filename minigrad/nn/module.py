@@ -17,7 +17,7 @@ R = TypeVar("R", covariant=True)
 
 
 class HasForward(Protocol[P, R]):
-    """Any Module, to type checkers: a call has the arguments and the result of forward."""
+    """What type checkers know of a Module: a call has the arguments and the result of forward."""
 
     _name: str
     _forward_hooks: dict[Any, Any]
@@ -52,22 +52,22 @@ class Parameter(Tensor):
 
 
 def factory(device, dtype):
-    """The options of a function that makes a layer's parameters. None: on the CPU; float32."""
+    """Return {"device": …, "dtype": …} for the parameters of a layer; None means the CPU, and float32."""
     return {"device": "cpu" if device is None else device, "dtype": DEFAULT_FLOAT if dtype is None else dtype}
 
 
 class Module(Hooked):
     """Base class of layers and models. Assign Parameters and Modules as attributes, define forward, call the module.
 
-    Parameters, buffers and submodules are found in the order in which they were assigned. Raises TypeError for anything
-    else that would take the place of one, and if it is called without a forward."""
+    Parameters, buffers and submodules are found in the order in which they were assigned. Raises TypeError if another
+    value is assigned to the name of one, and if a module without a forward is called."""
 
     training = True
     _name = ""  # the parent's name for this module; these names make up paths, such as "blocks.1.attn"
     _buffer_names: dict = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What calling the module computes: see the class. Subclasses define it; call the module, not this."""
+        """Compute what a call of the module returns. Subclasses define it; call the module, not this."""
         raise TypeError(f"{type(self).__name__} must define forward()")
 
     if not TYPE_CHECKING:  # to mypy a class with __setattr__ would take every name
@@ -86,7 +86,7 @@ class Module(Hooked):
         outer, name = mode.scope, self._name
         if name:
             mode.scope = f"{outer}.{name}" if outer else name
-        try:  # `switched` would take a microsecond more, and a small layer takes only ten
+        try:  # a context manager would take a microsecond more, and a small layer takes only ten
             if not (self._forward_pre_hooks or self._forward_hooks):
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)
@@ -94,15 +94,15 @@ class Module(Hooked):
             mode.scope = outer
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
-        """(name, module) of the direct submodules."""
+        """Yield (name, module) of the direct submodules."""
         return ((name, value) for name, value in vars(self).items() if isinstance(value, Module))
 
     def children(self) -> "Iterator[Module]":
-        """The direct submodules."""
+        """Yield the direct submodules."""
         return (child for _, child in self.named_children())
 
     def named_modules(self) -> Iterator[tuple[str, "Module"]]:
-        """(path, module) of this and all modules below it, each once."""
+        """Yield (path, module) of this and all modules below it, each once."""
         seen, stack = set(), [("", self)]
         while stack:
             path, module = stack.pop()
@@ -113,19 +113,20 @@ class Module(Hooked):
                 stack.extend(reversed(below))
 
     def modules(self) -> "Iterator[Module]":
-        """This and all modules below it, each once."""
+        """Yield this and all modules below it, each once."""
         return (module for _, module in self.named_modules())
 
     def _named(self, kind, dot="", above=()):
-        """(path, value) of all attributes that kind(module, name, value) accepts. What is shared has several paths."""
+        """Yield (path, value) of all attributes for which kind(module, name, value) is true. A shared value comes once
+        for each of its paths."""
         yield from ((dot + name, value) for name, value in vars(self).items() if kind(self, name, value))
         above = (*above, id(self))
         for name, child in self.named_children():
-            if id(child) not in above:  # a module that knows its parent
+            if id(child) not in above:  # a module may have its parent as an attribute
                 yield from child._named(kind, f"{dot}{name}.", above)
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """(path, parameter) of all parameters, each once. Warns of Modules in a plain list, which are not found."""
+        """Yield (path, parameter) of all parameters, each once. Warn of Modules in a plain list: they are not found."""
         held: list = []
 
         def is_parameter(module, name, value):
@@ -134,10 +135,10 @@ class Module(Hooked):
             return isinstance(value, Parameter)
 
         yield from _once(self._named(is_parameter))
-        self._warn_of_lost(held)
+        self._warn_of_hidden_modules(held)
 
-    def _warn_of_lost(self, held):
-        """Warn of the Modules in lists, tuples and dicts alone. held: [(module, name, value)]."""
+    def _warn_of_hidden_modules(self, held):
+        """Warn of Modules that are only in a list, tuple or dict. held: [(module, name, value)] of these."""
         for module, name, value in held:
             inside = [each for each in (value.values() if type(value) is dict else value) if isinstance(each, Module)]
             if inside and not {*inside} <= {*self.modules()}:
@@ -146,19 +147,20 @@ class Module(Hooked):
                 warnings.warn(f"{what}, whose parameters are not found: make it an nn.{holder}", stacklevel=3)
 
     def parameters(self) -> Iterator[Parameter]:
-        """All parameters, each once."""
+        """Yield all parameters, each once."""
         return (p for _, p in self.named_parameters())
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """(path, tensor) of what register_buffer added, except None, each once."""
+        """Yield (path, tensor) of the buffers that are not None, each once."""
         return _once(self._named(_is_buffer))
 
     def buffers(self) -> Iterator[Tensor]:
-        """All buffers, except None."""
+        """Yield the buffers that are not None, each once."""
         return (b for _, b in self.named_buffers())
 
     def get_submodule(self, path: str) -> Any:
-        """The module at a path such as "blocks.1.attn"; "" is this one. Raises AttributeError if there is none."""
+        """Return the module at a path such as "blocks.1.attn"; "" is this one. Raises AttributeError if there is
+        none."""
         found: Any = self
         for name in path.split(".") if path else ():
             found = vars(found).get(name)
@@ -167,37 +169,37 @@ class Module(Hooked):
         return found
 
     def add_module(self, name: str, module: "Module") -> None:
-        """Add a submodule, or exchange it, under a name that is not an attribute of the class. Raises TypeError for
-        anything but a Module, and ValueError for such a name, and for one with a dot."""
+        """Add or replace the submodule of this name. Raises TypeError for anything but a Module, and ValueError for a
+        name with a dot and for the name of an attribute of the class."""
         if not isinstance(module, Module):
             raise TypeError(f"{type(self).__name__}: {name!r} must be a Module, got {type(module).__name__}")
         _check_name(self, name)
         setattr(self, name, module)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a Tensor (or None) that is not trained but moves with the module. persistent: it is part of state_dict().
-        Raises TypeError for anything else."""
+        """Add a Tensor or None that is not trained but moves with the module. If persistent, it is part of
+        state_dict(). Raises TypeError for anything else."""
         if not isinstance(tensor, Tensor | None):
             raise TypeError(f"{type(self).__name__}: buffer {name!r} must be a Tensor, got {type(tensor).__name__}")
         self._buffer_names = {**self._buffer_names, name: persistent}
         setattr(self, name, tensor)
 
     def num_parameters(self) -> int:
-        """How many numbers the parameters hold, an int; shared parameters count once."""
+        """Return how many numbers the parameters hold; shared parameters count once."""
         return sum(p.numel() for p in self.parameters())
 
     # ---------------------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Tensor]:
-        """{path: Tensor} of parameters and persistent buffers, sharing memory with the module."""
+        """Return {path: Tensor} of parameters and persistent buffers, which share memory with the module."""
         return {path: value.detach() for path, value in self._named(_is_state)}
 
     def load_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> "Keys":
-        """Copy values (Tensors or arrays) in by path. strict: every path must be there, and no other.
+        """Copy values, Tensors or arrays, into the parameters and buffers of the same paths. Return the paths that are
+        missing and unexpected, as a named tuple (missing_keys, unexpected_keys).
 
-        Shapes and kinds (float, int, bool) must be the same; the widths of dtypes may differ. Everything is checked
-        before anything is copied: raises ValueError if something does not fit. Returns missing_keys and
-        unexpected_keys, the paths, as a named tuple."""
+        Shapes and kinds (float, int, bool) must be the same; the widths of dtypes may differ. strict: no path may be
+        missing or unexpected. Raises ValueError if something does not fit; nothing has been copied then."""
         keys = self.check_state_dict(state_dict, strict)
         for path, x in self._named(_is_state):
             if path in state_dict:
@@ -205,12 +207,14 @@ class Module(Hooked):
         return keys
 
     def check_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> "Keys":
-        """Raise or return what load_state_dict would, without loading anything."""
+        """Check as load_state_dict does, without loading anything."""
         own = dict(self._named(_is_state))
         missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
         problems = [f"missing {_listed(missing)}"] if missing and strict else []
         problems += [f"unexpected {_listed(unexpected)}"] if unexpected and strict else []
-        misfits = [m for path, x in own.items() if path in state_dict and (m := _misfit(path, x, state_dict[path]))]
+        misfits = [
+            m for path, x in own.items() if path in state_dict and (m := _reason_against(path, x, state_dict[path]))
+        ]
         problems += misfits[:_SHOWN] + [f"and {len(misfits) - _SHOWN} more"] * (len(misfits) > _SHOWN)
         if problems:
             raise ValueError(f"load_state_dict into {type(self).__name__}: " + "; ".join(problems))
@@ -218,9 +222,10 @@ class Module(Hooked):
 
     def to(self, *targets: DTypeLike | Tensor | None, dtype: DTypeLike | None = None, device: str | None = None,
            non_blocking: bool = False) -> Self:  # fmt: skip
-        """Move parameters and buffers to a device, a float dtype, or both, in place, .grad with them. Returns self.
-        non_blocking changes nothing: see Tensor.to. Raises TypeError for a dtype that is not a float, and DeviceError
-        for a device that cannot be had."""
+        """Move parameters, their .grad and buffers to a device, a float dtype, or both, in place. Return self.
+
+        non_blocking is ignored: see Tensor.to. Raises TypeError for a dtype that is not a float, and DeviceError for a
+        device that is not available."""
         for module in self.modules():
             for name, x in vars(module).items():
                 if not (isinstance(x, Parameter) or (name in module._buffer_names and x is not None)):
@@ -231,24 +236,25 @@ class Module(Hooked):
                 if x.dtype.kind != "f" and y.dtype.kind == "f":
                     y = x.detach().to(y.device)  # integers stay integers
                 if y.array is not x.array:
-                    _take_over(x, y)
+                    _move_into(x, y)
         return self
 
     def float(self) -> Self:
-        """Parameters and buffers of floats as float32, in place. Returns self."""
+        """Make parameters and buffers of floats float32, in place. Return self."""
         return self.to(float32)
 
     def double(self) -> Self:
-        """Parameters and buffers of floats as float64, in place. Returns self."""
+        """Make parameters and buffers of floats float64, in place. Return self."""
         return self.to(float64)
 
     def half(self) -> Self:
-        """Parameters and buffers of floats as float16, in place. Returns self."""
+        """Make parameters and buffers of floats float16, in place. Return self."""
         return self.to(float16)
 
     def train(self, mode: bool = True) -> Self:
-        """Switch this and all modules below to training, or to evaluation. A module whose class
-        overrides train() switches those below itself. Returns self."""
+        """Switch this and all modules below to training (mode=True) or to evaluation. Return self.
+
+        A module whose class overrides train() is asked to switch itself and the modules below it."""
         done: set[Module] = set()
         for module in self.modules():
             if module in done:
@@ -261,21 +267,21 @@ class Module(Hooked):
         return self
 
     def eval(self) -> Self:
-        """Switch this and all modules below to evaluation: no dropout. Returns self."""
+        """Switch this and all modules below to evaluation: no dropout. Return self."""
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Have all parameters require a gradient, or stop requiring one. Returns self."""
+        """Make all parameters require a gradient, or not. Return self."""
         for p in self.parameters():
             p.requires_grad_(requires_grad)
         return self
 
     def cpu(self) -> Self:
-        """Parameters and buffers on the CPU, in place. Returns self."""
+        """Move parameters and buffers to the CPU, in place. Return self."""
         return self.to("cpu")
 
     def cuda(self) -> Self:
-        """Parameters and buffers on the GPU, in place. Returns self."""
+        """Move parameters and buffers to the GPU, in place. Return self."""
         return self.to("cuda")
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -284,7 +290,7 @@ class Module(Hooked):
             p.grad = None if set_to_none or p.grad is None else p.grad.zeros_like()
 
     def apply(self, function: "Callable[[Module], Any]") -> Self:
-        """Call function(module) on every module below and then on this. Returns self."""
+        """Call function(module) on every module below and then on this. Return self."""
         for child in self.children():
             child.apply(function)
         function(self)
@@ -293,7 +299,7 @@ class Module(Hooked):
     # ----------------------------------------------------------------------------------------------------------- repr
 
     def extra_repr(self) -> str:
-        """What repr shows in the parentheses. Subclasses override it."""
+        """Return what repr shows in the parentheses. Subclasses override it."""
         return ""
 
     def __repr__(self):
@@ -304,7 +310,7 @@ class Module(Hooked):
 
 
 def _once(named):
-    """(path, value) of each value, at its first path."""
+    """Yield each value once, as (path, value) with its first path."""
     seen = set()
     for path, value in named:
         if id(value) not in seen:
@@ -312,11 +318,11 @@ def _once(named):
             yield path, value
 
 
-def _take_over(x, y):
-    """Give the leaf x the memory of y, and it and its .grad the dtype and device of y."""
+def _move_into(x, y):
+    """Give the leaf x the memory, dtype and device of y. Its .grad gets the dtype and device too."""
     x._become(y)
     node = x.node
-    if node is not None:  # the node stays, with its hooks: a graph may end in it
+    if node is not None:  # the node and its hooks stay: a graph may end in it
         node.dtype, node.device = y.dtype, y.device
         node.grad = None if node.grad is None else node.grad.to(y.device).to(y.dtype)
 
@@ -330,8 +336,8 @@ def _is_state(module, name, value):
 
 
 def _check_replaced(module, name, value):
-    """Raise if a value that is neither Parameter nor Module would take the place of one: it would no longer be trained,
-    or saved."""
+    """Raise TypeError if a value that is neither Parameter nor Module is assigned to the name of one, which would then
+    no longer be trained or saved."""
     old = vars(module).get(name)
     if isinstance(old, Parameter):
         raise TypeError(
@@ -344,18 +350,18 @@ def _check_replaced(module, name, value):
 
 
 def _check_name(module, name):
-    """Raise unless an entry of this module may be called so."""
+    """Raise ValueError unless an entry of this module may have this name."""
     if not isinstance(name, str) or not name or "." in name:
         raise ValueError(f"{type(module).__name__}: a name is a str without dots, and not empty; got {name!r}")
     if hasattr(type(module), name):
         raise ValueError(f"{type(module).__name__}: {name!r} is already the name of an attribute of the class")
 
 
-# ---------------------------------------------------------------------------------- a state, beside what a module holds
+# ----------------------------------------------------------------------------------------- checks of load_state_dict
 
 
 class Keys(NamedTuple):
-    """What load_state_dict returns: paths."""
+    """The paths that load_state_dict returns."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -369,8 +375,8 @@ def _listed(paths):
     return f"{paths[:_SHOWN]}" + f" and {len(paths) - _SHOWN} more" * (len(paths) > _SHOWN)
 
 
-def _misfit(path, x, given):
-    """Why `given` cannot be loaded into the parameter or buffer x, or None if it can."""
+def _reason_against(path, x, given):
+    """Return why `given` cannot be loaded into the parameter or buffer x, or None if it can."""
     if not isinstance(given, Tensor | np.ndarray | np.generic):
         return f"{path} is no Tensor or array in the state, but a {type(given).__name__}"
     if tuple(given.shape) != x.shape:

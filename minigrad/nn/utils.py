@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def evaluating(model: "Module") -> Iterator[None]:
-    """Within a with-block a Module is in eval mode; afterwards every module is in the mode it had before."""
+    """Within a with-block a Module is in eval mode. Afterwards every module has its own mode again."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -28,17 +28,17 @@ def evaluating(model: "Module") -> Iterator[None]:
 
 
 def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, error_if_nonfinite: bool = False) -> Tensor:
-    """Scale all gradients, on one device, in place so that their joint norm is at most max_norm. Returns the norm
-    before: a Tensor, () of float64.
+    """Scale all gradients in place so that their joint norm is at most max_norm. They must be on one device. Return the
+    norm before scaling: a Tensor, () of float64.
 
-    A norm that is NaN or infinite makes every gradient NaN or 0; with error_if_nonfinite it raises ArithmeticError.
-    Without, nothing waits for the device."""
+    If the norm is NaN or infinite, every gradient becomes NaN or 0. With error_if_nonfinite it raises ArithmeticError
+    instead, for which the host waits for the device."""
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     grads = []
     for p in parameters:
         if p.grad is not None:
             if not p.grad.storage.backend.is_writeable(p.grad.array):
-                p.grad = p.grad.clone()  # an expanded gradient's element must not be scaled once for each position
+                p.grad = p.grad.clone()  # an expanded gradient has one element at many positions: scale it once
             grads.append(p.grad)
     if not grads:
         return zeros((), dtype=float64)

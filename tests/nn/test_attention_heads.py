@@ -64,9 +64,9 @@ def test_head_matrices_that_do_not_fit_are_refused():
     m, eye = layer(4, 2), np.eye(4)
     with pytest.raises(ValueError, match=r"W_O must be \(8, 4\), got \(4, 4\)"):
         m.load_from_heads([eye] * 2, [eye] * 2, [eye] * 2, eye)
-    with pytest.raises(ValueError, match=r"0 W_Q, 0 W_K, 0 W_V"):
+    with pytest.raises(ValueError, match=r"0 W_Q, 0 W_K and 0 W_V"):
         m.load_from_heads([], [], [], eye)
-    with pytest.raises(ValueError, match=r"3 W_Q, 2 W_K, 2 W_V"):
+    with pytest.raises(ValueError, match=r"3 W_Q, 2 W_K and 2 W_V"):
         m.load_from_heads([eye] * 3, [eye] * 2, [eye] * 2, eye)
     with pytest.raises(ValueError, match=r"W_K must be \(4, 4\), got \(3, 4\)"):
         m.load_from_heads([eye], [eye[:3]], [eye], eye)

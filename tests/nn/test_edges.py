@@ -117,7 +117,7 @@ def test_head_hooks_come_in_order_and_see_what_is_used():
     assert abs(halves - plain).max() > 1e-3
     handles[2].remove()
     m.register_head_hook("q", lambda layer, q: q, last=True)
-    with pytest.raises(TypeError, match=r"hook <lambda> on 'q' only looks, as last=True says, but returned something"):
+    with pytest.raises(TypeError, match=r"hook <lambda> on 'q' has last=True and must return None"):
         m(x)
     with pytest.raises(ValueError, match="there is no 'K' in attention: there are q, k, v, qk, pattern, z"):
         m.register_head_hook("K", print)

@@ -182,7 +182,7 @@ def test_a_wrong_hook_is_named():
     with pytest.raises(ValueError, match="no 'patern' in attention: there are q, k, v, qk, pattern, z"):
         layer.register_head_hook("patern", halve)
     layer.register_head_hook("z", lambda layer, z: z, last=True)
-    with pytest.raises(TypeError, match="hook <lambda> on 'z' only looks, as last=True says, but returned"):
+    with pytest.raises(TypeError, match="hook <lambda> on 'z' has last=True and must return None"):
         layer(x)
 
 

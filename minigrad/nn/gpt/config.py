@@ -1,13 +1,10 @@
-"""The sizes of a GPT, checked; the sizes of known models."""
+"""The sizes of a GPT, and the sizes of known models."""
 
 import contextlib
 import operator
 from dataclasses import dataclass
 from reprlib import repr as shown
 from typing import Any, Self
-
-from ...dtypes import is_number
-from ..attention import FORMS
 
 POSITIONS = "learned", "rotary", "none"
 
@@ -25,13 +22,14 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class GPTConfig:
-    """Sizes of a GPT. `bias`: in Linear and LayerNorm. n_kv_head, impl: see MultiheadAttention.
+    """Sizes and options of a GPT.
 
-    positions: "learned", "rotary" (see nn.positions) or "none". tied: the token embedding is also the head. init_std:
-    std of the initial weights; None means 0.02 · √(768 / n_embd), so that activations keep GPT-2's
-    size at any width.
+    bias: whether Linear and LayerNorm have one. n_kv_head, impl: see MultiheadAttention. positions: "learned", "rotary"
+    (see nn.positions) or "none". tied: the token embedding is also the unembedding. init_std: std of the initial
+    weights. None means 0.02 · √(768 / n_embd), which keeps activations at GPT-2's size at any width.
 
-    Raises ValueError for values that no GPT can have, of any type, since a config may come from a file."""
+    Raises ValueError for sizes that are not whole numbers from 1 on, and for other positions. Everything else is
+    checked by the layers, when a GPT is made."""
 
     vocab_size: int
     block_size: int
@@ -47,37 +45,24 @@ class GPTConfig:
     init_std: float | None = None
 
     def __post_init__(self):
-        for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd"):
-            setattr(self, name, _size(name, getattr(self, name)))
-        if self.n_kv_head is not None:
-            self.n_kv_head = _size("n_kv_head", self.n_kv_head)
-        for name in ("bias", "tied"):
-            if not isinstance(getattr(self, name), bool):
-                raise ValueError(f"{name} must be True or False, got {shown(getattr(self, name))}")
-        for name, names in {"positions": POSITIONS, "impl": FORMS}.items():
-            if getattr(self, name) not in names:
-                known = f"{', '.join(names[:-1])} or {names[-1]}"
-                raise ValueError(f"{name} must be {known}, got {shown(getattr(self, name))}")
-        if not (is_number(self.dropout) and 0 <= self.dropout <= 1):
-            raise ValueError(f"dropout must be a number from 0 to 1, got {shown(self.dropout)}")
-        if not (self.init_std is None or (is_number(self.init_std) and self.init_std >= 0)):
-            raise ValueError(f"init_std must be None or a number, at least 0, got {shown(self.init_std)}")
-        if self.n_embd % self.n_head:
-            raise ValueError(f"n_embd {self.n_embd} is not divisible by n_head {self.n_head}")
-        if self.n_head % (self.n_kv_head or 1):
-            raise ValueError(f"n_head {self.n_head} is not divisible by n_kv_head {self.n_kv_head}")
-        if self.positions == "rotary" and self.n_embd // self.n_head % 2:
-            raise ValueError(f"rotary positions need an even head size, got {self.n_embd // self.n_head}")
+        for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "n_kv_head"):
+            value = getattr(self, name)
+            if (name, value) != ("n_kv_head", None):
+                setattr(self, name, _checked_size(name, value))
+        if self.positions not in POSITIONS:
+            raise ValueError(f"positions must be {', '.join(POSITIONS)}, got {shown(self.positions)}")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:
-        """The sizes of a known model, with changes: "nanogpt-cpu", "nanogpt-gpu", "gpt2", "gpt2-medium", …"""
+        """Return the config of a known model, such as "nanogpt-cpu", "nanogpt-gpu" or "gpt2", with changes. Raises
+        ValueError for other names."""
         if name not in PRESETS:
             raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
         return cls(**PRESETS[name] | changes)
 
 
-def _size(name, value):
+def _checked_size(name, value):
+    """Return a size as an int. Raises ValueError for anything but a whole number from 1 on."""
     with contextlib.suppress(TypeError):
         if not isinstance(value, bool) and (size := operator.index(value)) >= 1:
             return size

@@ -16,7 +16,7 @@ _NAMES = {
 
 
 def translated(state, n_head=None, **changes):
-    """(GPTConfig, {our path: Tensor or array}) of GPT-2's weights: see GPT.from_state_dict."""
+    """Return (GPTConfig, {our path: Tensor or array}) of GPT-2's weights: see GPT.from_state_dict."""
     own = {}
     for name, x in state.items():
         ours = _renamed(name.removeprefix("transformer."))
@@ -37,7 +37,7 @@ def translated(state, n_head=None, **changes):
 
 
 def _renamed(name):
-    """Our name of a parameter, from Hugging Face's."""
+    """Return our name of a parameter for Hugging Face's name."""
     name = re.sub(r"^h\.", "blocks.", name)
     for theirs, ours in _NAMES.items():
         name = name.replace(theirs, ours)
@@ -45,7 +45,7 @@ def _renamed(name):
 
 
 def _as_ours(name, x):
-    """One of Hugging Face's tensors as a Tensor or an array, not copied, its matrices as (out, in)."""
+    """Return one of Hugging Face's tensors as a Tensor or an array, without a copy, and matrices as (out, in)."""
     try:
         x = x.detach() if isinstance(x, Tensor) else plain("tensor", x)
     except TypeError as error:

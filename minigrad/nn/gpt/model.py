@@ -18,7 +18,6 @@ from ..cache import KVCache
 from ..containers import ModuleList
 from ..layers import Dropout, Embedding, LayerNorm, Linear
 from ..module import Module
-from .config import PRESETS as PRESETS
 from .config import GPTConfig
 from .generate import generate
 from .gpt2 import translated
@@ -40,7 +39,7 @@ class MLP(Module):
 
 
 class Block(Module):
-    """x + attention(norm x), causal, and then x + mlp(norm x): (B, T, C) -> (B, T, C)."""
+    """x = x + attention(norm x), causal; then x + mlp(norm x): (B, T, C) -> (B, T, C)."""
 
     def __init__(self, config: GPTConfig) -> None:
         self.norm1 = LayerNorm(config.n_embd, bias=config.bias)
@@ -82,9 +81,9 @@ class GPT(Module):
                 init.zeros_(p)
         self.config = dataclasses.replace(config)
 
-    if TYPE_CHECKING:  # there is a loss where there are targets
+    if TYPE_CHECKING:  # with targets there is a loss
 
-        @overload  # type: ignore[override]  # of Module, which knows only of one kind of call
+        @overload  # type: ignore[override]  # Module declares a single kind of call
         def __call__(
             self, idx: Tensor, targets: Tensor, cache: list[KVCache] | None = None
         ) -> tuple[Tensor, Tensor]: ...
@@ -97,7 +96,8 @@ class GPT(Module):
     def forward(
         self, idx: Tensor, targets: Tensor | None = None, cache: list[KVCache] | None = None
     ) -> tuple[Tensor, Tensor | None]:
-        """idx (B, T) int -> logits (B, T, V), and the mean cross-entropy against targets (B, T), (), or None without.
+        """Return (logits (B, T, V), loss) of tokens idx (B, T). The loss, (), is the mean cross-entropy against targets
+        (B, T), or None without targets.
 
         cache: from new_cache; idx then continues the sequences in it. Raises ValueError for more than block_size
         tokens, IndexError for tokens outside of [0, V), and TypeError for an idx that is not an int Tensor."""
@@ -107,7 +107,7 @@ class GPT(Module):
         return logits, F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
 
     def trunk(self, idx: Tensor, cache: list[KVCache] | None = None) -> Tensor:
-        """All but the unembedding: idx (B, T) -> (B, T, C)."""
+        """Return the last norm's output (B, T, C) for tokens idx (B, T): everything but the unembedding."""
         if idx.ndim != 2:
             raise ValueError(f"GPT takes tokens (B, T), got shape {idx.shape}; idx[None] is a batch of one sequence")
         start = 0 if cache is None else cache[0].length
@@ -123,30 +123,29 @@ class GPT(Module):
         return self.norm(x)  # (B, T, C)
 
     def unembed(self, x: Tensor) -> Tensor:
-        """(B, T, C) -> (B, T, V)."""
+        """Return logits (B, T, V) for the trunk's output x (B, T, C)."""
         return F.linear(x, self.wte.weight) if self.lm_head is None else self.lm_head(x)
 
     @checked
     def generate(self, prompts: Any, max_new_tokens: int, temperature: float = 1.0, top_k: int | None = None,
                  top_p: float | None = None, generator: Generator | None = None, use_cache: bool = True,
                  each: Callable[[Array], object] | None = None) -> Any:  # fmt: skip
-        """Continue prompts (B, T) int by max_new_tokens each: (B, T + max_new_tokens). Dropout is off.
+        """Continue prompts (B, T) of ints by max_new_tokens each, without dropout: (B, T + max_new_tokens).
 
-        Tokens are drawn as `nn.choose` says. The model sees at most block_size tokens. When they are full, the older
-        half is dropped, and generation continues from the newer half.
-        use_cache keeps keys and values from step to step, which saves time and changes nothing else. each(drawn) is
-        called with the tokens of each step when they are drawn, an int64 array (B,), to show them at once."""
+        Tokens are drawn as nn.choose says. The model sees at most block_size tokens: when there are more, the older
+        half is dropped. use_cache keeps keys and values from step to step, which saves time and changes nothing else.
+        each(drawn) is called at each step with the new tokens, an int64 array (B,), to show them at once."""
         choice = dict(temperature=temperature, top_k=top_k, top_p=top_p, generator=generator)
         return generate(self, prompts, max_new_tokens, use_cache, each, **choice)
 
     def new_cache(self, batch: int, capacity: int | None = None) -> list[KVCache]:
-        """An empty KVCache for each layer, for `batch` sequences of up to capacity (None: block_size) tokens."""
+        """Return an empty KVCache for each layer, for `batch` sequences of up to capacity (None: block_size) tokens."""
         capacity = self.config.block_size if capacity is None else capacity
         return [block.attn.new_cache(batch, capacity) for block in self.blocks]
 
     def parameter_groups(self, weight_decay: float) -> list[dict[str, Any]]:
-        """Two groups for an optimizer: matrices with weight decay, vectors (norms, biases) without. [{"params": […],
-        …}, …]."""
+        """Return two groups for an optimizer, [{"params": […], "weight_decay": …}, …]: matrices with weight decay, and
+        vectors (norms, biases) without."""
         parameters = list(self.parameters())
         return [
             {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
@@ -154,9 +153,10 @@ class GPT(Module):
         ]
 
     def muon_groups(self, weight_decay: float) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Groups for optim.Muon, the matrices within the blocks, and groups for AdamW, all else.
+        """Return (groups for optim.Muon, groups for AdamW): the matrices within the blocks, and everything else.
 
-        An in_proj_weight is three matrices, W_q, W_k and W_v; where heads share keys and values, one for each head."""
+        Muon takes an in_proj_weight as three matrices, W_q, W_k and W_v, or as one matrix for each head where heads
+        share keys and values."""
         inside = dict.fromkeys(p for p in self.blocks.parameters() if p.ndim == 2)
         groups: dict[int, list[Any]] = {}
         for block in self.blocks:
@@ -171,9 +171,8 @@ class GPT(Module):
 
     @classmethod
     def with_weights(cls, config: GPTConfig, state: Mapping[str, Tensor | Array]) -> Self:
-        """A GPT of this config with these weights, {path: Tensor or array}; float64 if the token embedding is.
-
-        Raises ValueError if they do not fit. No random numbers are drawn."""
+        """Return a GPT of this config with these weights, {path: Tensor or array}. It is float64 if the token embedding
+        is. No random numbers are drawn. Raises ValueError if the weights do not fit."""
         with init.skipped():
             model = cls(config)
         model = model.double() if getattr(state.get("wte.weight"), "dtype", None) == float64 else model
@@ -182,8 +181,9 @@ class GPT(Module):
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Tensor | Array], n_head: int | None = None, **changes: Any) -> Self:
-        """A GPT with GPT-2's weights, {name: Tensor or array} in the names of Hugging Face's GPT2LMHeadModel or
-        GPT2Model, as checkpoint.load_tensors("model.safetensors") gives them. Sizes are read off the shapes, except
-        n_head (None: heads of size 64). changes: to the GPTConfig, such as dropout=0.1. Raises ValueError if these are
-        not GPT-2's weights."""
+        """Return a GPT with GPT-2's weights: {name: Tensor or array}, with the names of Hugging Face's GPT2LMHeadModel
+        or GPT2Model, as checkpoint.load_tensors("model.safetensors") gives them.
+
+        Sizes are read off the shapes, except n_head (None: heads of size 64). changes: options of the GPTConfig, such
+        as dropout=0.1. Raises ValueError if these are not GPT-2's weights."""
         return cls.with_weights(*translated(state, n_head, **changes))
