@@ -1,4 +1,4 @@
-"""Is there a GPU, and how does it multiply? `device = "cuda" if mg.cuda.is_available() else "cpu"`, as in PyTorch."""
+"""Queries and settings of the GPU, with PyTorch's names: `device = "cuda" if mg.cuda.is_available() else "cpu"`."""
 
 from . import backend
 from .backend.launch.launcher import PRECISIONS, Launcher
@@ -8,7 +8,7 @@ manual_seed_all = manual_seed  # one stream of random numbers serves all devices
 
 
 def is_available() -> bool:
-    """Can tensors be made with device="cuda" here? `minigrad doctor` says why not."""
+    """True if tensors can be made with device="cuda". If not, `minigrad doctor` says why."""
     try:
         backend.get("cuda")
     except backend.DeviceError:
@@ -17,7 +17,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """1 if there is a GPU, else 0: minigrad uses a single one."""
+    """Return 1 if there is a GPU, else 0: minigrad uses a single one."""
     return int(is_available())
 
 
@@ -27,14 +27,16 @@ def synchronize() -> None:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Precision of float32 matrix products and attention on a GPU. 'highest': float32. For tensor cores, 'high' rounds
-    factors to TF32 (10 fraction bits) and 'medium' to bfloat16 (7): both have float32's range, and arrays and sums stay
-    float32. The CPU always uses 'highest'. Raises ValueError for other words."""
+    """Set the precision of float32 matrix products and attention on a GPU.
+
+    'highest' multiplies in float32. 'high' and 'medium' use tensor cores: factors are rounded to TF32 (10 fraction
+    bits) or to bfloat16 (7 bits), which have float32's range; arrays and sums stay float32. The CPU always uses
+    'highest'. Raises ValueError for other words."""
     if precision not in PRECISIONS:
         raise ValueError(f"set_float32_matmul_precision takes 'highest', 'high' or 'medium', not {precision!r}")
     Launcher.precision = precision
 
 
 def get_float32_matmul_precision() -> str:
-    """'highest', 'high' or 'medium'."""
+    """Return 'highest', 'high' or 'medium'."""
     return Launcher.precision

@@ -1,13 +1,13 @@
-"""One training in several processes, each with a part of the batch: `mpiexec -n 4 python train.py`, on MPI by mpi4py.
+"""One training in several processes, each with a part of the batch: `mpiexec -n 4 python train.py`. It uses mpi4py.
 
     rank, size = distributed.world()
-    distributed.broadcast_(model.parameters())                  once: all begin with those of process 0
+    distributed.broadcast_(model.parameters())                  once: all begin with the weights of process 0
     loss.backward()
     distributed.average_gradients_(model.parameters())          between backward and the optimizer's step
-    if distributed.first(): mg.save(…)                          what one process does
+    if distributed.first(): mg.save(…)                          in one process only
 
-Every process must make the same calls in the same order. What one of them raises ends all, with its traceback. Import
-minigrad before NumPy, so that the processes of a machine share its cores."""
+Every process must make the same calls in the same order. An exception in one process ends all, with its traceback.
+Import minigrad before NumPy, so that the processes of a machine share its cores."""
 
 import sys
 import time
@@ -27,9 +27,9 @@ __all__ = ["average", "average_gradients_", "broadcast_", "first", "world"]
 
 
 def world() -> tuple[int, int]:
-    """(rank, size): the number of this process, from 0 on, and how many there are; (0, 1) without mpiexec.
+    """Return (rank, size): the number of this process, from 0 on, and how many there are; (0, 1) without mpiexec.
 
-    Where there are several, raises ImportError if mpi4py is missing, and RuntimeError if it belongs to another MPI than
+    With several processes, raises ImportError if mpi4py is missing, and RuntimeError if it belongs to another MPI than
     mpiexec."""
     if ranks.size > 1:
         _mpi()
@@ -37,34 +37,36 @@ def world() -> tuple[int, int]:
 
 
 def first() -> bool:
-    """Is this process 0, which prints and writes?"""
+    """True in process 0, which prints and writes."""
     return ranks.rank == 0
 
 
 def broadcast_(tensors: Iterable[Tensor]) -> None:
-    """Give all processes the numbers of process 0. Raises ValueError, in all of them, if shapes or dtypes differ."""
-    _in_one_piece([x.detach() for x in tensors], lambda flat: _mpi().COMM_WORLD.Bcast(flat, 0))
+    """Copy the numbers of process 0 to all processes. Raises ValueError in all of them if shapes or dtypes differ."""
+    _exchange_flat([x.detach() for x in tensors], lambda flat: _mpi().COMM_WORLD.Bcast(flat, 0))
 
 
 def average_gradients_(parameters: Iterable[Tensor]) -> None:
-    """Replace each .grad by its mean over all processes: the gradient of the whole batch, if each has a loss that is a
-    mean over an equal part. It goes through the host, and float16 is summed in float32. Raises ValueError, in all
-    processes, if shapes or dtypes differ, or some lack a .grad that others have."""
+    """Replace each .grad by its mean over all processes. If each process has the mean loss of an equal part of a batch,
+    this is the gradient of the whole batch.
+
+    Gradients go through the host, and float16 is summed in float32. Raises ValueError in all processes if shapes or
+    dtypes differ, or if a .grad is missing in some of them."""
 
     def mean(flat):
         _mpi().COMM_WORLD.Allreduce(_mpi().IN_PLACE, flat)
         flat /= ranks.size
 
-    _in_one_piece([p.grad for p in parameters], mean)
+    _exchange_flat([p.grad for p in parameters], mean)
 
 
 def average(number: float) -> float:
-    """The mean of a number of each process."""
+    """Return the mean of a number over all processes."""
     return _mpi().COMM_WORLD.allreduce(number) / ranks.size if ranks.size > 1 else number
 
 
-def _in_one_piece(tensors, exchange):
-    """exchange(flat), in place, for all numbers of a dtype at once."""
+def _exchange_flat(tensors, exchange):
+    """Call exchange(flat) for each dtype, with all numbers of that dtype in one array, which it changes in place."""
     if ranks.size == 1:
         return
     _require_alike([None if x is None else (x.shape, str(x.dtype)) for x in tensors])
@@ -81,7 +83,7 @@ def _in_one_piece(tensors, exchange):
 
 
 def _require_alike(shapes):
-    """Raise ValueError in all processes unless all have these shapes."""
+    """Raise ValueError in all processes unless all have the same shapes."""
     comm, here = _mpi().COMM_WORLD, zlib.crc32(repr(shapes).encode())
     if comm.allreduce(here, _mpi().MAX) == comm.allreduce(here, _mpi().MIN):
         return
@@ -116,5 +118,5 @@ def _raised(kind, error, where):
 def end_all(status: int) -> None:
     """End all processes with this status."""
     sys.stdout.flush()
-    time.sleep(0.2)  # mpiexec drops what it has not passed on by then
+    time.sleep(0.2)  # mpiexec drops output that it has not yet passed on
     _mpi().COMM_WORLD.Abort(status)

@@ -1,9 +1,14 @@
-"""What a training loop needs beside a model and an optimizer, on the host.
+"""What a training loop needs beside a model and an optimizer; and `minigrad train`.
 
-text         characters, a corpus, batches            stories    the default text, a file
-checkpoint   mg.save and mg.load                      loop       a table of losses, signals, progress
-recipe       how `minigrad train` trains              runner     its loop
-runs         the folder of a run, and its model
+For a loop of your own:
+    text         characters, a corpus, batches; stories.txt is the default text
+    checkpoint   mg.save and mg.load
+    loop         a table of losses, signals, a line of progress
+
+`minigrad train`, in the order of reading:
+    runs         the folder of a run: its files, and the model in it
+    recipe       settings, model, optimizer, learning rates
+    runner       a run: begun or resumed, its steps, what is saved when
 """
 
 from .loop import Interrupt, Progress, Table

@@ -1,12 +1,13 @@
-"""save and load: tensors, modules, optimizers and what belongs to them, in any nesting, as one safetensors file.
+"""save and load: tensors, modules, optimizers, numbers and strings, nested in dicts and lists, as a safetensors file.
 
     mg.save({"model": model, "optimizer": optimizer, "step": 100}, "run.safetensors")
     saved = mg.load("run.safetensors")
     model.load_state_dict(saved["model"])
 
-Tensors have their paths for names, such as "model.blocks.0.attn.out_proj.weight", so that any program that reads
-safetensors finds the weights. Everything else is JSON in the file's header. A checksum covers both, since safetensors
-has none. A file is replaced whole or not at all, and it holds data only: unlike a pickle, loading it runs no code.
+The name of a tensor in the file is its path, such as "model.blocks.0.attn.out_proj.weight", so that any program that
+reads safetensors finds the weights. Everything else is JSON in the file's header. A checksum covers both, since
+safetensors has none. A file is replaced whole or not at all. It holds data only: unlike a pickle, loading it runs no
+code.
 """
 
 import json
@@ -33,12 +34,12 @@ PLAIN = bool, int, float, str, type(None)
 
 
 def save(obj: Any, path: FilePath) -> None:
-    """Write `obj` to the file `path`: a Tensor; a module, optimizer or anything else with a state_dict(),
-    which is what is written; a Generator, for its state; arrays, numbers, strings, None; and dicts, lists and tuples of
-    all these.
+    """Write `obj` to the file `path`. It may be a Tensor, an array, a number, a string or None; anything with a
+    state_dict(), such as a module or an optimizer, whose state is written; a Generator, whose state is written; and
+    dicts, lists and tuples of all these.
 
-    Raises TypeError, naming the place in obj, for anything else, before anything is written; OSError if the file cannot
-    be written: the old one is then as it was."""
+    Raises TypeError for anything else, with its place in obj, before anything is written. Raises OSError if the file
+    cannot be written; an old file is then as it was."""
     arrays: dict[str, Array] = {}
     text = json.dumps(_encoded(obj, (), arrays))
     # One entry of metadata: safetensors may reorder several, and the same state must give the same bytes.
@@ -46,11 +47,11 @@ def save(obj: Any, path: FilePath) -> None:
 
 
 def load(path: FilePath, map_location: str | None = None, weights_only: bool = True) -> Any:
-    """What save() wrote to `path`, with the states of modules, optimizers and generators; or {name: Tensor} of any
-    other safetensors file. map_location: the device for the Tensors, "cpu" if None. weights_only, which is PyTorch's,
-    changes nothing: no code is ever loaded.
+    """Return what save() wrote to `path`, where modules, optimizers and generators are their states; for any other
+    safetensors file, {name: Tensor}.
 
-    Raises CheckpointError, whatever is wrong with the file; ValueError for a map_location that is no device."""
+    map_location: the device for the Tensors; None means "cpu". weights_only is ignored: no code is ever loaded. Raises
+    CheckpointError if the file cannot be read, and ValueError for a map_location that is no device."""
     device = device_name(map_location or "cpu")
     arrays, metadata = _read(path)
     if "minigrad" not in metadata:
@@ -65,7 +66,7 @@ def load(path: FilePath, map_location: str | None = None, weights_only: bool = T
 
 
 def load_tensors(path: FilePath) -> dict[str, Array]:
-    """{name: array} of any safetensors file, such as weights from elsewhere. Raises CheckpointError."""
+    """Return {name: array} of any safetensors file, such as weights from elsewhere. Raises CheckpointError."""
     return _read(path)[0]
 
 
@@ -87,7 +88,7 @@ def _read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
 
 
 def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
-    """A CRC of the JSON, and of the names, dtypes, shapes and contents of the arrays."""
+    """Return a CRC of the JSON and of the names, dtypes, shapes and contents of the arrays."""
     crc = zlib.crc32(text.encode())
     for name in sorted(arrays):
         x = arrays[name]
@@ -96,13 +97,13 @@ def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
 
 
 def _encoded(value: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any:
-    """`value` as JSON, whose arrays go to `arrays`. A list begins with the kind of what follows: ["dict", [key, value],
-    …], ["tuple", …], ["tensor", name]."""
+    """Return `value` as JSON, and put its arrays into `arrays`. A list in the JSON begins with what it stands for:
+    ["dict", [key, value], …], ["tuple", …], ["tensor", name]."""
     if isinstance(value, Tensor | np.ndarray):
         array = value._host() if isinstance(value, Tensor) else value  # not copied: a model may fill the memory
         as_dtype(array.dtype)  # raises TypeError for a dtype that is not ours
         name = ".".join(path) or "tensor"
-        while name in arrays or name == "__metadata__":  # {"a.b": x, "a": {"b": y}} has one name twice
+        while name in arrays or name == "__metadata__":  # {"a.b": x, "a": {"b": y}} has two tensors at a.b
             name += "~"
         arrays[name] = np.asarray(array, order="C")
         return ["tensor" if isinstance(value, Tensor) else "array", name]
@@ -130,7 +131,7 @@ def _encoded(value: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any
 
 
 def _decoded(value: Any, arrays: Mapping[str, Array], device: str) -> Any:
-    """The inverse of `_encoded`."""
+    """Return what _encoded was given."""
     if not isinstance(value, list):
         return value
     kind, *parts = value

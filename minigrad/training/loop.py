@@ -1,4 +1,4 @@
-"""Around a training loop: a table of losses, signals that let a step finish, and a line of progress."""
+"""For a training loop: a table of losses, signals that let a step finish, and a line of progress."""
 
 import os
 import re
@@ -17,8 +17,10 @@ __all__ = ["Table", "Interrupt", "Progress"]
 
 
 class Table:
-    """A CSV file with one row per step, written by `row(step, ...)`; without a path, nothing. Opening it keeps the rows
-    up to step `keep`: a run that resumes there drops what the stopped run wrote after its last checkpoint."""
+    """A CSV file with a row for each step, written by row(step, …). Without a path nothing is written.
+
+    Opening it keeps the rows up to step `keep`. A run that resumes from a checkpoint of that step so drops what the
+    stopped run wrote later."""
 
     def __init__(self, path: FilePath | None, columns: Sequence[str], keep: int = 0) -> None:
         if path is None:
@@ -33,12 +35,12 @@ class Table:
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
 
     def row(self, *values: float | None) -> None:
-        """One number per column, or None for an empty field; floats with 6 significant digits."""
+        """Write a row: a number for each column, or None for an empty field. Floats have 6 significant digits."""
         cells = ("" if v is None else f"{v:.6g}" if isinstance(v, float) else str(v) for v in values)
         self._file.write(",".join(cells) + "\n")
 
     def flush(self) -> None:
-        """Hand the rows to the system. Call it before saving a checkpoint, so that the table never lacks a row."""
+        """Hand the rows to the system. Call it before a checkpoint is saved: the file then has all rows up to it."""
         self._file.flush()
 
     def __enter__(self) -> Self:
@@ -49,12 +51,12 @@ class Table:
 
 
 class Interrupt:
-    """Inside a with-block, Ctrl-C, SIGTERM (from a scheduler) and SIGHUP (a terminal was closed) only set `signal` to
-    the number of the first that came. The loop looks at that where it can stop and save.
+    """Within a with-block, Ctrl-C, SIGTERM (from a scheduler) and SIGHUP (a terminal was closed) stop nothing. The
+    first sets `signal` to its number. The loop reads it where it can stop and save.
 
-    A Ctrl-C more than a second after the first signal raises KeyboardInterrupt: somebody is impatient. (Within the
-    second it may be the same one, passed on by a program in between.) A signal that this process ignores, as with
-    nohup, stays ignored. In threads other than the main one Python allows no handlers: there, nothing changes."""
+    A Ctrl-C more than a second after the first signal raises KeyboardInterrupt, for a user who does not want to wait.
+    (Within a second it may be the same one, passed on by a program in between.) A signal that this process ignores, as
+    with nohup, stays ignored. Python allows handlers in the main thread only; in others nothing changes."""
 
     SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
@@ -82,11 +84,11 @@ class Interrupt:
 
 
 class Progress:
-    """A line every five seconds; on a terminal one line, which changes. The loss shown is the mean of the last RECENT
-    steps, and times are counted from the end of the first step, which also compiles.
+    """Print a line every five seconds; on a terminal, one line that changes. The loss shown is the mean of the last
+    RECENT steps. Times are counted from the end of the first step, which also compiles.
 
-    start: steps done before. steps: steps in all. tokens: tokens per step. Once nobody reads the output any more
-    (`| head`, a closed terminal), `broken` is true, and nothing is written or raised: the loop can stop and save."""
+    start: steps done before. steps: steps in all. tokens: tokens in a step. When nobody reads the output any more
+    (`| head`, a closed terminal), `broken` becomes True, and nothing is written or raised: the loop may stop."""
 
     RECENT, EVERY, LIVE = 50, 5.0, 0.2  # steps; seconds; the same on a terminal
     ERASE = "\r\033[K"  # a terminal empties its line at this
@@ -106,11 +108,11 @@ class Progress:
         if now < self._next:
             return
         self._next = now + (self.LIVE if self._live else self.EVERY)
-        speed = (done - self._first) / max(now - self._began, 1e-9)  # steps/s, with whatever else the loop does
+        speed = (done - self._first) / max(now - self._began, 1e-9)  # steps/s, validation included
         line = f"step {done}/{self.steps}: loss {sum(self._losses) / len(self._losses):.3f}"
         if speed:
             line += f", {speed * self.tokens:,.0f} tokens/s, {(self.steps - done) / speed:.0f} s left"
-        live = f"\033[?7l{line}\033[?7h"  # a terminal cuts this at its edge: a second row would stay there
+        live = f"\033[?7l{line}\033[?7h"  # no line wrap: a second row could not be erased
         self.say(*(live, "") if self._live else (line,))
 
     def say(self, line: str, end: str = "\n") -> None:

@@ -1,9 +1,8 @@
-"""How `minigrad train` trains a character model: settings and presets, the model's form and initial weights,
-optimizers and learning rates.
+"""How `minigrad train` trains a character model: settings and presets, the model, its optimizer, learning rates.
 
-There are two recipes. Muon's is the default: rotary positions, untied embeddings, Muon for the matrices within blocks
-and AdamW for the rest, and a learning rate that is constant, then falls linearly. nanoGPT's has learned positions, tied
-embeddings, AdamW for everything, and half a cosine.
+There are two recipes. The default has rotary positions, untied embeddings, Muon for the matrices within blocks and
+AdamW for the rest, and a learning rate that is constant and then falls along a line. nanoGPT's recipe (muon 0) has
+learned positions, tied embeddings, AdamW for everything, and a rate that falls along half a cosine.
 """
 
 from typing import Any
@@ -14,8 +13,8 @@ from ..nn.gpt.model import GPT
 from ..optim import AdamW, Muon, warmup_cosine, warmup_linear
 from ..optim.optimizer import Optimizer, Optimizers
 
-# Of about ten settings that train for two minutes on two cores, the defaults had the lowest validation loss.
-SETTINGS = {  # name: (default, meaning, limits). The checkpoint stores them, and resuming reads them from there.
+# The defaults had the lowest validation loss of about ten settings that train for two minutes on two cores.
+SETTINGS = {  # {name: (default, meaning, limits)}. A checkpoint stores their values, and a resumed run reads them.
     "n_layer": (3, "transformer blocks", dict(at_least=1)),
     "n_head": (4, "attention heads per block", dict(at_least=1)),
     "n_embd": (96, "numbers per character, a multiple of n_head", dict(at_least=1)),
@@ -48,16 +47,16 @@ for _name in "nanogpt-cpu", "nanogpt-gpu":
 
 ROTARY: dict[str, Any] = {"positions": "rotary", "tied": False}
 EMBEDDED, UNEMBEDDED = 0.7, 0.001  # std of the initial weights of both embeddings
-SHARE_OF_REST = 0.3  # norms and the unembedding learn at this share of the rate
-DECAY_SHARE = 0.6  # the final share of the steps, in which the rate falls
-FULL_TEXT = 10**6  # characters: a longer text changes nothing
-DROPOUT = (500_000, 0.0), (50_000, 0.2), (0, 0.4)  # (least number of characters, share)
-MOMENTUM = 0.85, 0.95, 150  # Muon's at the first step, later, and the number of steps until then
+SHARE_OF_REST = 0.3  # the learning rate of norms and the unembedding, as a share of lr
+DECAY_SHARE = 0.6  # the share of the steps, at the end, in which the rate falls
+FULL_TEXT = 10**6  # characters from which on a longer text changes no setting
+DROPOUT = (500_000, 0.0), (50_000, 0.2), (0, 0.4)  # (least number of characters, dropout)
+MOMENTUM = 0.85, 0.95, 150  # Muon's momentum at the first step and later, and the steps in between
 
 
 def suited(characters: int) -> dict[str, Any]:
-    """Settings for a text of this length. One shorter than FULL_TEXT needs fewer steps and dropout, or it is memorised.
-    A very short one gets shorter blocks."""
+    """Return settings for a text of this length. A text shorter than FULL_TEXT gets fewer steps and more dropout, since
+    the model would memorise it. A very short one gets shorter blocks."""
     share = min(1.0, characters / FULL_TEXT)
     steps = max(1, 10 * round(DEFAULTS["steps"] * share**0.4 / 10))
     dropout = next(dropout for least, dropout in DROPOUT if characters >= least)
@@ -66,7 +65,7 @@ def suited(characters: int) -> dict[str, Any]:
 
 
 def model(settings: dict[str, Any], vocab_size: int) -> GPT:
-    """A GPT of these settings, initialised. Raises ValueError for sizes that do not fit together."""
+    """Return a GPT with these settings and new weights. Raises ValueError for sizes that do not fit together."""
     sizes = {name: settings[name] for name in (*SHAPE, "dropout")}
     if not settings["muon"]:
         return nn.GPT(nn.GPTConfig(vocab_size, bias=False, **sizes))
@@ -78,7 +77,7 @@ def model(settings: dict[str, Any], vocab_size: int) -> GPT:
 
 
 def optimizer(gpt: GPT, settings: dict[str, Any]) -> Optimizer | Optimizers:
-    """Its optimizer. The rates of its groups are shares of the learning rate."""
+    """Return the GPT's optimizer. The 'lr' of its groups are shares of the learning rate: see set_rates."""
     weight_decay = settings["weight_decay"]
     if not settings["muon"]:
         return AdamW(gpt.parameter_groups(weight_decay), lr=1.0, betas=(0.9, 0.99))
@@ -91,7 +90,7 @@ def optimizer(gpt: GPT, settings: dict[str, Any]) -> Optimizer | Optimizers:
 
 
 def rate(step: int, settings: dict[str, Any]) -> float:
-    """The learning rate of step 0, 1, …"""
+    """Return the learning rate of a step, counted from 0."""
     schedule = {name: settings[name] for name in ("lr", "min_lr", "warmup")}
     if settings["muon"]:
         return warmup_linear(step, total=settings["steps"], fall=DECAY_SHARE, **schedule)
@@ -99,7 +98,7 @@ def rate(step: int, settings: dict[str, Any]) -> float:
 
 
 def set_rates(optimizer: Optimizer | Optimizers, shares: list[float], step: int, lr: float) -> None:
-    """Set what changes from step to step: each group's share of the learning rate, and Muon's momentum."""
+    """Set each group's learning rate, its share of lr, and Muon's momentum for a step."""
     first, last, steps = MOMENTUM
     for group, share in zip(optimizer.param_groups, shares):
         group["lr"] = lr * share

@@ -1,9 +1,17 @@
-"""The folder of a run of `minigrad train`, and the model in it."""
+"""The folder of a run of `minigrad train`: its files, the claim on it, and the model in it.
 
+last.safetensors    all that a resumed run needs, as runner.Run.save writes it
+best.safetensors    the same at the lowest validation loss
+losses.csv          a row for each step: step, train, val, lr, grad_norm
+"""
+
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import nn
+from ..base.errors import CommandError
+from ..base.files import claimed
 from ..typing import FilePath
 from .checkpoint import CheckpointError, load
 from .text import CharVocab
@@ -13,13 +21,27 @@ if TYPE_CHECKING:
 
 __all__ = ["FOLDER", "load_char_model", "model_file"]
 
-LAST, BEST = "last.safetensors", "best.safetensors"
+LAST, BEST, LOSSES = "last.safetensors", "best.safetensors", "losses.csv"
 FOLDER = Path("runs/char_lm")  # the run that is trained or read by default
 
 
+def claim(folder: Path, held: ExitStack) -> None:
+    """Keep other processes from training in the folder until `held` is closed. Raises CommandError if one does."""
+    try:
+        held.enter_context(claimed(folder))
+    except BlockingIOError:
+        raise CommandError(f"another process trains in {folder} now: choose another folder") from None
+
+
+def refuse_another(folder: Path) -> None:
+    """Raise CommandError if the folder holds a run."""
+    if any((folder / name).exists() for name in (LAST, BEST, LOSSES)):
+        raise CommandError(f"{folder} already holds a run: resume it, or choose another folder")
+
+
 def model_file(path: FilePath) -> Path:
-    """The checkpoint at a path: a file itself, or of a run's folder best.safetensors, or last.safetensors before the
-    first validation. Raises CheckpointError if the folder has neither."""
+    """Return the checkpoint at a path: the file itself, or for a run's folder its best.safetensors, or before the first
+    validation its last.safetensors. Raises CheckpointError if the folder has neither."""
     path = Path(path)
     if not path.is_dir() and path != FOLDER:
         return path
@@ -30,8 +52,8 @@ def model_file(path: FilePath) -> Path:
 
 
 def load_char_model(path: FilePath, device: str = "cpu") -> "tuple[GPT, CharVocab, dict[str, Any]]":
-    """(model, vocabulary, all that was saved) of a run's folder, or of a file with the entries "model", "config" and
-    "chars". Raises CheckpointError for a file that cannot be read, or holds something else."""
+    """Return (model, vocabulary, everything that was saved) of a run's folder, or of a file with the entries "model",
+    "config" and "chars". Raises CheckpointError for a file that cannot be read or holds something else."""
     path = model_file(path)
     saved = load(path)
     try:

@@ -1,6 +1,6 @@
-"""Text for character models: a vocabulary, a corpus, random batches to train on and fixed ones to evaluate on.
+"""Text for character models: a vocabulary, a corpus, random batches for training and fixed batches for evaluation.
 
-Everything is on the host: texts are str, ids are int64 arrays.
+Texts are str; ids are int64 arrays.
 """
 
 import os
@@ -29,7 +29,7 @@ class CharVocab:
 
     @property
     def beginning(self) -> str:
-        """The default beginning of a text: a newline if there is one, or a blank, or any character."""
+        """The default beginning of a text: a newline, else a blank, else the first character of the vocabulary."""
         return next(c for c in ("\n", " ", self.chars[0]) if c in self.chars)
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class CharVocab:
         return f"CharVocab({self.chars!r})"
 
     def encode(self, text: str) -> Array:
-        """str of n characters -> (n,) int64. Raises TextError for a character that the vocabulary lacks."""
+        """Return the ids (n,) int64 of a str of n characters. Raises TextError for one that the vocabulary lacks."""
         if not isinstance(text, str):
             raise TypeError(f"encode takes a str, got {type(text).__name__}")
         if unknown := set(text) - set(self.chars):
@@ -54,7 +54,7 @@ class CharVocab:
         return np.searchsorted(self._codes, _code_points(text)).astype(np.int64)
 
     def decode(self, ids: Array | Sequence[int]) -> str:
-        """(n,) integers, an array or a list -> str of n characters. Raises ValueError for an id out of range."""
+        """Return the str of n ids, an array or a list of integers. Raises ValueError for an id out of range."""
         ids = np.asarray(ids, dtype=np.int64).reshape(-1)
         if ids.size and not 0 <= ids.min() <= ids.max() < len(self):
             raise ValueError(f"ids must be in [0, {len(self)}), got {ids.min()} to {ids.max()}")
@@ -66,7 +66,7 @@ def _code_points(text):
 
 
 def read_corpus(paths: FilePath | Iterable[FilePath] = ()) -> str:
-    """The text of a file or several, in order, with a newline between two; without files, that of stories.txt.
+    """Return the text of a file or of several in order, with a newline between two. Without files it is stories.txt.
 
     Files are UTF-8; a byte order mark is dropped and CR LF becomes LF. Raises OSError for a file that cannot be read,
     and TextError for one that is empty or not UTF-8 (the message says where), and for a text of one character alone."""
@@ -93,7 +93,8 @@ def _read(path):
 
 
 def split(ids: Text, fraction: float = 0.9) -> tuple[Text, Text]:
-    """(training, validation) ids, or parts of a str: the first `fraction`, and the rest. Those of ids are views."""
+    """Return (training, validation) parts of ids or of a str: the first `fraction`, and the rest. Parts of an array are
+    views."""
     if not 0 < fraction < 1:
         raise ValueError(f"the training split's fraction must be between 0 and 1, got {fraction}")
     n = int(fraction * len(ids))
@@ -101,11 +102,10 @@ def split(ids: Text, fraction: float = 0.9) -> tuple[Text, Text]:
 
 
 class Batches:
-    """Endless random batches: next(batches) is (x, y), both (B, T) int64, where y is x one character later.
+    """Random batches without end: next(batches) is (x, y), both (B, T) int64, where y is x one character later.
 
     The generator's state is the only state: restore it, and the same batches follow. Raises TextError if the text is
-    too short for one block; `name` is the text's name in the message.
-    """
+    too short for one block; `name` is the text's name in the message."""
 
     def __init__(self, ids: Array, block_size: int, batch_size: int, generator: Generator, name: str = "text") -> None:
         self.ids, self.generator = _long_enough(ids, block_size, name), generator
@@ -122,11 +122,10 @@ class Batches:
 def fixed_batches(
     ids: Array, block_size: int, batch_size: int, limit: int | None = None, name: str = "text"
 ) -> list[tuple[Array, Array]]:
-    """A list of (x, y), each (b, T) int64 with b <= batch_size: side by side, they cover the text once.
+    """Return a list of (x, y), each (b, T) int64 with b <= batch_size, which together cover the text once.
 
-    With `limit`, at most that many batches, spread evenly over the text. Nothing is random: every evaluation sees the
-    same batches. Raises TextError like Batches.
-    """
+    limit: at most this many batches, spread evenly over the text. Nothing is random, so that every evaluation sees the
+    same batches. Raises TextError as Batches does."""
     ids = _long_enough(ids, block_size, name)
     starts = np.arange(0, len(ids) - block_size, block_size)
     if limit and len(starts) > limit * batch_size:

@@ -1,4 +1,4 @@
-"""Where PyTorch has torch.utils: `data` holds datasets and loaders."""
+"""The names of torch.utils: `data` has datasets and loaders."""
 
 from typing import TYPE_CHECKING
 

@@ -1,11 +1,11 @@
-"""Datasets and batches of them, under PyTorch's names.
+"""Datasets and loaders, with PyTorch's names.
 
     loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
     for x, y in loader:  # (B, …) each
         …
 
-All is read in the process that asks for it. Random orders come from a minigrad Generator: the same seed, the same
-batches. The batches of `training.text` are for texts, and quicker.
+Items are read in the process that asks for a batch. Random orders come from a minigrad Generator: the same seed gives
+the same batches. For texts, the batches of `training.text` are faster.
 """
 
 import itertools
@@ -24,23 +24,22 @@ T_co = TypeVar("T_co", covariant=True)  # type of an item: Dataset[tuple[Tensor,
 
 
 class Indexed(Protocol[T_co]):
-    """A Dataset, a list, or whatever else gives items by index."""
+    """A Dataset, a list, or anything else that has items by index."""
 
     def __getitem__(self, index: Any, /) -> T_co: ...
 
 
 class Dataset(Generic[T_co]):
-    """Base class: define __getitem__(index) and __len__. To type checkers, Dataset[tuple[Tensor, int]] gives such
-    items."""
+    """Base class. A subclass defines __getitem__(index) and __len__. For type checkers, Dataset[tuple[Tensor, int]] has
+    items of this type."""
 
     def __getitem__(self, index: Any) -> T_co:
-        """The item at an index."""
+        """Return the item at an index."""
         raise NotImplementedError(f"{type(self).__name__} must define __getitem__")
 
 
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """The rows of Tensors of the same first size, as tuples: of (n, …), n items. Raises ValueError for different
-    sizes."""
+    """The rows of Tensors (n, …), as n tuples. Raises ValueError if the numbers of rows differ."""
 
     def __init__(self, *tensors: Tensor):
         if len({len(x) for x in tensors}) != 1:
@@ -55,7 +54,8 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
 
 class RandomSampler:
-    """Indices of a dataset in random order, a new one each time; or with replacement, num_samples of them."""
+    """Indices of a dataset in random order, a new order for each iteration. With replacement, num_samples indices that
+    are drawn independently."""
 
     def __init__(
         self, data_source: Any, replacement: bool = False, num_samples: int | None = None,
@@ -67,7 +67,7 @@ class RandomSampler:
     def __iter__(self) -> Iterator[int]:
         n, left = len(self.data_source), self.num_samples
         while left > 0 and n:
-            some = min(left, 1024 if self.replacement else n)  # few at a time: it may be asked for very many
+            some = min(left, 1024 if self.replacement else n)  # a part at a time, since num_samples may be huge
             if self.replacement:
                 drawn = randint(0, n, (some,), generator=self.generator)
             else:
@@ -80,9 +80,11 @@ class RandomSampler:
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """A list of B items as one: Tensors, arrays and numbers are stacked to Tensors (B, …), tuples, lists and dicts are
-    collated part by part, and strings stay in a list. Python floats become float64, as in PyTorch. Raises TypeError for
-    other items, and ValueError for shapes or lengths that differ."""
+    """Combine a list of B items into one batch.
+
+    Tensors, arrays and numbers are stacked to Tensors (B, …); tuples, lists and dicts are collated part by part;
+    strings stay in a list. Python floats become float64, as in PyTorch. Raises TypeError for other items, and
+    ValueError for shapes or lengths that differ."""
     first = batch[0]
     if isinstance(first, Tensor):
         return stack(list(batch))
@@ -98,12 +100,13 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
 
 class DataLoader(Generic[T_co]):
-    """Iterates over a dataset in batches, each time from the beginning.
+    """An iterable of a dataset's batches. Each iteration begins anew.
 
-    dataset: with __getitem__ and __len__. shuffle: a new random order each time, drawn from `generator`, or the default
-    one. sampler: indices instead of a shuffle. collate_fn: from a list of items to a batch; see default_collate.
-    drop_last: without a last batch that is shorter. num_workers and pin_memory, which are PyTorch's, change nothing.
-    Raises ValueError for a batch_size below 1, and for sampler and shuffle at once."""
+    dataset: an object with __getitem__ and __len__. shuffle: take a new random order for each iteration, drawn from
+    `generator` or the default one. sampler: indices to take instead. collate_fn: a function from a list of items to a
+    batch; see default_collate. drop_last: leave out a last batch that is shorter. num_workers and pin_memory are
+    accepted for PyTorch programs and ignored. Raises ValueError for a batch_size below 1, and for sampler and shuffle
+    at once."""
 
     def __init__(
         self, dataset: Indexed[T_co], batch_size: int = 1, shuffle: bool = False, sampler: Any = None, *,
@@ -126,6 +129,6 @@ class DataLoader(Generic[T_co]):
                 yield list(self.dataset[batch]) if whole else self.collate_fn([self.dataset[i] for i in batch])
 
     def __len__(self) -> int:
-        """How many batches there are."""
+        """Return the number of batches."""
         n = len(self.dataset if self.sampler is None else self.sampler)
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)

@@ -165,7 +165,7 @@ def test_resuming_what_does_not_fit(book, out, tmp_path, capsys):
     (out / "last.safetensors").write_bytes(before["last.safetensors"][:-1])
     assert "damaged" in fails(capsys, "--resume", "--out", out)
     mg.save({"step": 3}, out / "last.safetensors")
-    assert "holds no run to go on with" in fails(capsys, "--resume", "--out", out)
+    assert "holds no run that could continue" in fails(capsys, "--resume", "--out", out)
 
 
 def test_another_text_of_the_same_characters_is_noted(book, out, tmp_path, capsys):

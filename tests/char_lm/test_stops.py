@@ -34,7 +34,7 @@ def test_signals_in_quick_succession_are_one_stop(book, out, straight, first, se
     same_run(straight, out)
 
 
-CODES = [f.__code__ for f in (runner._trained, runner.Run.step, runner.Run.save)]
+CODES = [f.__code__ for f in (runner._train, runner.Run.step, runner.Run.save)]
 
 
 def lines_of_train(visit):

@@ -28,8 +28,8 @@ class GPTConfig:
     (see nn.positions) or "none". tied: the token embedding is also the unembedding. init_std: std of the initial
     weights. None means 0.02 · √(768 / n_embd), which keeps activations at GPT-2's size at any width.
 
-    Raises ValueError for sizes that are not whole numbers from 1 on, and for other positions. Everything else is
-    checked by the layers, when a GPT is made."""
+    Raises ValueError for sizes that are not whole numbers from 1 on or do not fit, and for other positions. Everything
+    else is checked by the layers, when a GPT is made."""
 
     vocab_size: int
     block_size: int
@@ -51,6 +51,8 @@ class GPTConfig:
                 setattr(self, name, _checked_size(name, value))
         if self.positions not in POSITIONS:
             raise ValueError(f"positions must be {', '.join(POSITIONS)}, got {shown(self.positions)}")
+        if self.n_embd % self.n_head:  # the layer would call them embed_dim and num_heads
+            raise ValueError(f"n_embd {self.n_embd} is not divisible by n_head {self.n_head}")
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> Self:

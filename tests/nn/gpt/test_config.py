@@ -31,7 +31,7 @@ def test_sizes_are_ints_of_at_least_one(name):
         ({"dropout": -0.1}, r"must lie in \[0, 1\], got -0.1"),
         ({"positions": []}, r"positions must be learned, rotary, none, got \[\]"),
         ({"impl": "fast"}, "impl must be one of per_head, batched, fused, got 'fast'"),
-        ({"n_head": 3}, "embed_dim 8 is not divisible by num_heads 3"),
+        ({"n_head": 3}, "n_embd 8 is not divisible by n_head 3"),
         ({"n_head": 4, "n_kv_head": 3}, "num_heads 4 is not divisible by num_kv_heads 3"),
         ({"n_head": 8, "positions": "rotary"}, "even head size, got 1"),
     ],
