@@ -114,7 +114,7 @@ def look_at(function):
 def require(right, message, blame):
     """Raise NotYet with this message, and point to the function `blame`, unless `right` is true."""
     if not right:
-        raise NotYet(f"{message}. {look_at(blame)}")
+        raise NotYet(f"{message}{'' if message.endswith('?') else '.'} {look_at(blame)}")
 
 
 def near(found, expected, tolerance, what, blame, hint=""):
@@ -289,9 +289,11 @@ def neuron(m):
     first, old = [p.grad for p in model.parameters()], [p.data for p in model.parameters()]
     for p in model.parameters():
         p.grad = 0.0
-    m.step(model, points, labels, lr=0.0)
-    none = "a step leaves None in .grad: in this engine slopes start from 0.0"
-    require(all(p.grad is not None for p in model.parameters()), none, m.step)
+    try:
+        m.step(model, points, labels, lr=0.0)
+    finally:  # None + a slope is a TypeError in the walk
+        none = "a step sets .grad to None: in this engine slopes start from 0.0"
+        require(all(p.grad is not None for p in model.parameters()), none, m.step)
     m.step(model, points, labels, lr=0.1)
     moved = [p.data for p in model.parameters()] != old
     require(moved, "a step changes nothing: all slopes are 0 when it takes them", m.step)
@@ -418,7 +420,8 @@ def head(m):
     hint = " (q kᵀ was not divided by √hs)" if np.allclose(S, 2 * real_S) else ""
     hint = " (divided by √C; it should be √hs)" if np.allclose(S * 8**0.5, real_S * 4**0.5) else hint
     same(S, real_S, "S", m.head, hint)
-    hint = " (the rows of P must sum to 1: mask S, not P)" if not np.allclose(P.sum(-1), 1) else ""
+    sums_wrong = " (each row of P must sum to 1: mask S before the softmax, which runs along the last axis)"
+    hint = "" if np.allclose(P.sum(-1), 1) else sums_wrong
     same(P, seen.pattern[0, 0], "P", m.head, hint)
     same(z.data, seen.z[0, 0], "z", m.head)
     yield "q, k, v, S, P and z are those of minigrad's layer"

@@ -81,7 +81,7 @@ MISTAKES = [  # step, what the solution has, what the learner wrote, what the ch
     (4, ", self.b).tanh()", ", self.b)", "a neuron's output for (0.3, -0.6) is"),
     (4, "    for p in model.parameters():\n        p.grad = 0.0\n    loss.backward()", "    loss.backward()",
      "it adds to what the first left in .grad"),
-    (4, "p.grad = 0.0\n    loss", "p.grad = None\n    loss", "step4_neuron.py:"),
+    (4, "p.grad = 0.0\n    loss", "p.grad = None\n    loss", "sets .grad to None"),
     (4, "    loss.backward()\n", "", "a step changes nothing: all slopes are 0"),
     (4, "p.data -= lr * p.grad\n    # end", "p.data += lr * p.grad", "after a step with lr=0.1, a weight of"),
     (5, "dy = dy.sum(axis=tuple(range(dy.ndim - len(shape))))", "dy = dy",
@@ -219,7 +219,7 @@ def test_from_the_shell(tmp_path, monkeypatch, capsys):
 
 
 ANSWERS = {  # what a run prints about the question that the step's text asks
-    1: "slope.png shows a V", 2: "the slope of a is 2", 3: "before 2b", 4: "Without zeroing",
+    1: "slope.png shows a V", 2: "the slope of a is 2", 3: "before 2b", 4: "Without zeroing, a step takes",
     5: "One cell of dY reaches one row of dA", 6: "is P - Y", 7: "the loss is ln", 8: "row of dS is [0. 0. 0. 0. 0.]",
     9: "in_proj_weight 0.0000, out_proj.weight 0.", 10: "minigrad's differ by at most", 11: "the head does not form",
 }  # fmt: skip

@@ -81,7 +81,7 @@ class GPT(Module):
                 init.zeros_(p)
         self.config = dataclasses.replace(config)
 
-    if TYPE_CHECKING:  # with targets there is a loss
+    if TYPE_CHECKING:  # a call with targets returns a loss
 
         @overload  # type: ignore[override]  # Module declares a single kind of call
         def __call__(
