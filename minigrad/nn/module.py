@@ -212,10 +212,11 @@ class Module(Hooked):
         missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
         problems = [f"missing {_listed(missing)}"] if missing and strict else []
         problems += [f"unexpected {_listed(unexpected)}"] if unexpected and strict else []
-        misfits = [
-            m for path, x in own.items() if path in state_dict and (m := _reason_against(path, x, state_dict[path]))
-        ]
-        problems += misfits[:_SHOWN] + [f"and {len(misfits) - _SHOWN} more"] * (len(misfits) > _SHOWN)
+        reasons = [_reason_against(path, x, state_dict[path]) for path, x in own.items() if path in state_dict]
+        misfits = [reason for reason in reasons if reason is not None]
+        problems += misfits[:_SHOWN]
+        if len(misfits) > _SHOWN:
+            problems.append(f"and {len(misfits) - _SHOWN} more")
         if problems:
             raise ValueError(f"load_state_dict into {type(self).__name__}: " + "; ".join(problems))
         return Keys(missing, unexpected)

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import nn
 from ..nn import init
+from ..nn.gpt.config import SIZES
 from ..nn.gpt.model import GPT
 from ..optim import AdamW, Muon, warmup_cosine, warmup_linear
 from ..optim.optimizer import Optimizer, Optimizers
@@ -43,7 +44,7 @@ PRESETS = {  # nanogpt-*: nanoGPT's own settings, from its README and config/tra
     "nanogpt-gpu": NANOGPT | dict(batch_size=64, dropout=0.2, steps=5000),
 }
 for _name in "nanogpt-cpu", "nanogpt-gpu":
-    PRESETS[_name] |= {size: nn.gpt.config.PRESETS[_name][size] for size in SHAPE}
+    PRESETS[_name] |= {size: SIZES[_name][size] for size in SHAPE}
 
 ROTARY: dict[str, Any] = {"positions": "rotary", "tied": False}
 EMBEDDED, UNEMBEDDED = 0.7, 0.001  # std of the initial weights of both embeddings

@@ -9,7 +9,7 @@ from typing import Any, Self
 POSITIONS = "learned", "rotary", "none"
 
 _GPT2: dict[str, Any] = dict(vocab_size=50257, block_size=1024, dropout=0.1, bias=True, init_std=0.02)
-PRESETS: dict[str, dict[str, Any]] = {
+SIZES: dict[str, dict[str, Any]] = {
     "nanogpt-cpu": dict(vocab_size=65, block_size=64, n_layer=4, n_head=4, n_embd=128),
     "nanogpt-gpu": dict(vocab_size=65, block_size=256, n_layer=6, n_head=6, n_embd=384, dropout=0.2),
     "gpt2": _GPT2 | dict(n_layer=12, n_head=12, n_embd=768),
@@ -58,9 +58,9 @@ class GPTConfig:
     def preset(cls, name: str, **changes: Any) -> Self:
         """Return the config of a known model, such as "nanogpt-cpu", "nanogpt-gpu" or "gpt2", with changes. Raises
         ValueError for other names."""
-        if name not in PRESETS:
-            raise ValueError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
-        return cls(**PRESETS[name] | changes)
+        if name not in SIZES:
+            raise ValueError(f"there is no preset {name!r}; there are {', '.join(SIZES)}")
+        return cls(**SIZES[name] | changes)
 
 
 def _checked_size(name, value):
