@@ -15,12 +15,12 @@ def book(tmp_path):
 
 @pytest.fixture
 def out(tmp_path):
-    """The folder of a run, which is yet to be made."""
+    """The folder of a run, which does not exist yet."""
     return tmp_path / "run"
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch, request):
-    """What a run does after its last step is slow, and tested once: leave it out."""
+    """Leave out what a run prints after its last step: it is slow, and has a test of its own."""
     if "leaves_all" not in request.node.name:
         monkeypatch.setattr(train, "finish", lambda run, out: None)

@@ -1,4 +1,4 @@
-"""`minigrad train` and `minigrad sample` run small, here or in another process: what their tests share."""
+"""Helpers that run `minigrad train` and `minigrad sample` small, in this or another process."""
 
 import contextlib
 import csv
@@ -27,7 +27,7 @@ TINY = options(SIZES | REST)
 
 
 def main(*argv):
-    """The exit code of `minigrad train`, or of another command of `minigrad` whose name is first."""
+    """Return the exit status of `minigrad train`, or of another command whose name comes first."""
     words = [str(a) for a in argv]
     try:
         return program.main(words if words[:1] == ["sample"] else ["train", *words])
@@ -36,7 +36,7 @@ def main(*argv):
 
 
 def fails(capsys, *argv):
-    """The one line that a command with bad input prints before it exits with 2."""
+    """Return the one line that a command with bad input prints before it exits with status 2."""
     capsys.readouterr()
     assert main(*argv) == 2
     captured = capsys.readouterr()
@@ -45,7 +45,7 @@ def fails(capsys, *argv):
 
 
 def start(*argv, **options):
-    """A process of its own."""
+    """Start a command in another process."""
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "minigrad", "train", *map(str, argv)]
     piped = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -57,7 +57,7 @@ def state(out, name="last"):
 
 
 def same_run(a, b):
-    """Parameters, optimizer, both generators, step, settings, vocabulary and losses: every byte."""
+    """Return every byte of a run: parameters, optimizer, generators, step, settings, vocabulary and losses."""
     for name in ("last.safetensors", "best.safetensors", "losses.csv"):
         assert (a / name).read_bytes() == (b / name).read_bytes(), name
 
@@ -69,7 +69,7 @@ def rows(out):
 
 @contextlib.contextmanager
 def stop_after(n, *numbers):
-    """Signals (Ctrl-C) arrive while the n-th step is under way."""
+    """Send signals (Ctrl-C) during the n-th step."""
     steps, draw = itertools.count(1), text.Batches.__next__
 
     def with_signals(self):

@@ -1,4 +1,4 @@
-"""`minigrad train`: resuming changes no bit, and bad input costs one line."""
+"""`minigrad train`: a resumed run has the same bits, and bad input is answered in one line."""
 
 import math
 import re
@@ -126,7 +126,7 @@ def test_a_best_that_was_deleted_begins_anew(book, out):
 
 
 def test_one_process_trains_in_a_folder(book, out, capsys):
-    """Another is refused, whether it would resume the run or begin one, for as long as the first lives."""
+    """While a process trains in a folder, another can neither resume the run nor begin one there."""
     first = start(*TINY, "--text", book, "--out", out, "--steps", 100_000)
     try:
         assert "characters" in first.stdout.readline() and "step" in first.stdout.readline()
@@ -239,7 +239,7 @@ def test_a_loss_that_explodes_stops_the_run_with_the_last_good_weights(book, out
 
 
 def test_weights_that_are_not_finite_are_never_saved(book, out, capsys, monkeypatch):
-    """Also by a stop within the step that made them so, whose loss was still finite."""
+    """This holds also if a signal stops the run in the step that made them infinite, whose loss was still finite."""
     update = runner.recipe.set_rates
 
     def explode(optimizer, shares, step, lr):

@@ -1,4 +1,4 @@
-"""`minigrad train` stopped: by a signal at any moment, a full disk, or a reader that has gone. Nothing is lost."""
+"""`minigrad train` stopped by a signal at any moment, a full disk, or a closed pipe loses nothing."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ SIGNALS = training.Interrupt.SIGNALS
 
 @pytest.fixture
 def straight(book, tmp_path):
-    """The folder of a run of 12 steps that nobody stopped."""
+    """The folder of a run of 12 steps that was not stopped."""
     assert main(*TINY, "--text", book, "--steps", 12, "--out", tmp_path / "straight") == 0
     return tmp_path / "straight"
 
@@ -38,7 +38,7 @@ CODES = [f.__code__ for f in (runner._train, runner.Run.step, runner.Run.save)]
 
 
 def lines_of_train(visit):
-    """A trace function that calls visit(n) before the n-th line of CODES is run, counted from the loop on."""
+    """Return a trace function that calls visit(n) before the n-th line of CODES, counted from the loop on."""
     seen, begun = -1, False
 
     def local(frame, event, arg):
@@ -63,7 +63,7 @@ def traced(visit, *argv):
 
 @pytest.mark.parametrize("stride", [23, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_run_stopped_at_any_moment_and_resumed_is_the_run_never_stopped(book, tmp_path, stride):
-    """A signal before every line of the loop, of two steps with a validation and two saves; or before some."""
+    """Send a signal before each line of two steps with a validation and two saves (by default, before some lines)."""
     argv = [*TINY, "--text", book, "--eval-every", 2, "--steps", 4, "--out"]
     count = [0]
     assert traced(lambda n: count.__setitem__(0, n), *argv, tmp_path / "straight") == 0

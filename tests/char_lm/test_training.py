@@ -1,4 +1,4 @@
-"""What `minigrad train` computes while it trains: rates, validation losses, which model is the best, settings."""
+"""The numbers of `minigrad train`: learning rates, validation losses, the best model, settings."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_the_learning_rate_is_that_of_the_step(book, out):
 
 
 def groups(out):
-    """The parameter groups of all optimizers in a run's checkpoint."""
+    """Return the parameter groups of all optimizers in a run's checkpoint."""
     saved = state(out)["optimizer"]
     return [group for each in saved.get("optimizers", [saved]) for group in each["param_groups"]]
 
@@ -38,7 +38,8 @@ FREE = "--weight-decay", 0, "--clip", 0
 
 @pytest.mark.parametrize("muon", [0, 1])
 def test_the_first_step_has_the_rate_of_the_table(book, out, muon):
-    """AdamW: |Δp| = lr for each number whose gradient is not tiny. Muon: in its matrices, all directions move alike."""
+    """With AdamW, |Δp| = lr for each number whose gradient is not tiny. With Muon, a matrix moves equally far in all
+    directions."""
     assert main(*TINY, "--text", book, "--out", out, "--steps", 1, "--muon", muon, *FREE) == 0
     saved = state(out)
     mg.manual_seed(1337)
@@ -56,7 +57,7 @@ def test_the_first_step_has_the_rate_of_the_table(book, out, muon):
 
 
 def losses_by_hand(out, data, batch_size, block_size):
-    """(validation, training) loss of the last model: over all characters of each split, one sequence at a time."""
+    """Return the (validation, training) loss of the last model over all characters, one sequence at a time."""
     model, vocab, _ = runs.load_char_model(out / "last.safetensors")
     found = []
     for ids in reversed(text.split(vocab.encode(data), 0.9)):
@@ -69,7 +70,7 @@ def losses_by_hand(out, data, batch_size, block_size):
 
 
 def test_the_validation_loss_is_the_mean_over_the_validation_split(book, out):
-    """Every character counts once, also those of the last, smaller batch; dropout is off; training goes on with it."""
+    """Each character counts once, also in the last, smaller batch. Dropout is off, and on again afterwards."""
     words = WORDS * 20 + "zzzz" * 40  # the end, which validates, is unlike the rest; 24 windows in batches of 23
     book.write_text(words)
     table = trained(book, out, *options(dict(steps=8, batch_size=23, eval_batches=0, eval_every=8, lr=0.05)))
@@ -113,7 +114,7 @@ def test_typed_wins_over_the_preset_that_over_the_saved_and_these_over_the_defau
 
 
 def test_defaults_and_presets():
-    """The defaults are those that the README's figures come from; the presets are nanoGPT's own."""
+    """The README's figures come from the defaults; the nanogpt presets are nanoGPT's own settings."""
     sizes = dict(n_layer=3, n_head=4, n_embd=96, block_size=128, batch_size=16, dropout=0.0, steps=2200, muon=1)
     rates = dict(lr=0.02, min_lr=1e-3, warmup=10, weight_decay=0.0, clip=0.0)
     assert sizes | rates | dict(eval_every=200, eval_batches=200, seed=1337, text=[]) == runner.DEFAULTS

@@ -1,4 +1,4 @@
-"""The examples, run small: what they print and find is right."""
+"""The examples, run small, print and find what is right."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""The examples about heads, run small: what they print is right, and what they write is there."""
+"""The examples about heads, run small, print what is right and write their files."""
 
 import re
 import xml.etree.ElementTree as xml

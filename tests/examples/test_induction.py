@@ -1,4 +1,4 @@
-"""Induction heads appear where they can, and only there."""
+"""Induction heads form where they can, and nowhere else."""
 
 import re
 
@@ -38,7 +38,7 @@ def test_the_script_runs(example, capsys, tmp_path):
 
 def test_accuracy_counts_from_the_second_period_on(example):
     class Told(mg.nn.Module):
-        """Knows the sequences, and is right from a position on."""
+        """A model that predicts the right tokens from a position on."""
 
         def __init__(self, period, start):
             self.tokens = repeated_tokens([period] * 256, example.V, example.T + 1, mg.Generator(12345))
@@ -150,7 +150,7 @@ def gradients(model, tokens):
 
 
 def test_controls_change_what_they_say(teaches, example):
-    """A random gradient in K's place changes no value, and no gradient but the first layer's and what it reads."""
+    """disturb() changes no value, and only gradients of the first layer and of what it reads."""
     tokens = repeated_tokens([9, 12], example.V, example.T + 1, mg.Generator(0))
     model = example.new_model(0)
     loss, plain = gradients(model, tokens)

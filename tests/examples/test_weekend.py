@@ -1,4 +1,4 @@
-"""examples/weekend/: the solutions pass, what is not written yet waits, and mistakes that learners make are named."""
+"""examples/weekend/: solutions pass, unfinished steps say so, and learners' mistakes are named."""
 
 import importlib.util
 import re
@@ -28,7 +28,7 @@ def mine(tmp_path):
 
 
 def told(n, folder):
-    """What the check says is wrong."""
+    """Return what the check says is wrong."""
     said = []
     with pytest.raises(learn.NotYet) as error:
         learn.check(n, folder, said.append)

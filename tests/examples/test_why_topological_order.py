@@ -1,4 +1,4 @@
-"""examples/why_topological_order.py: the naive walk is wrong, the library's is right, and the picture shows where."""
+"""examples/why_topological_order.py: the naive walk is wrong, the topological one is right."""
 
 import re
 import xml.etree.ElementTree as xml

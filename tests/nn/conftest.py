@@ -7,7 +7,7 @@ from .heads import FORMS, layer
 
 @pytest.fixture
 def how(thorough):
-    """Options of gradcheck for a layer, whose ops have been checked and probed by themselves."""
+    """Options of gradcheck for a layer: no probes, since its ops are probed in their own tests."""
     return dict(mode="directional", probes=CHEAP) if thorough else dict(mode="directional", probes=(), directions=1)
 
 

@@ -16,7 +16,7 @@ def data(*shape):
 
 
 def layer(embed_dim=C, num_heads=NH, dtype=mg.float64, **options):
-    """A layer whose biases are not 0."""
+    """Return an attention layer with biases that are not 0."""
     m = nn.MultiheadAttention(embed_dim, num_heads, dtype=dtype, batch_first=True, **options)
     with mg.no_grad():
         for name, p in m.named_parameters():

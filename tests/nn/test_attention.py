@@ -16,13 +16,13 @@ from .heads import FORMS, HS, NH, PADDING, B, C, S, T, close, data, layer
 
 
 def pattern_of(m, *args, **options):
-    """The layer's whole pattern, by a form that has one."""
+    """Return the layer's whole pattern, computed by a form that holds it."""
     m.impl = "batched" if m.impl == "fused" else m.impl
     return m(*args, need_weights=True, average_attn_weights=False, **options)[1]
 
 
 def by_hand(m, query, key, value, allowed):
-    """A head and a query at a time. allowed: (B, nh, T, S), True to attend. Returns output and pattern."""
+    """Return output and pattern, by a loop over heads and queries. allowed: (B, nh, T, S), True to attend."""
     nh, nkv, hs = m.num_heads, m.num_kv_heads, m.embed_dim // m.num_heads
     W = m.in_proj_weight.detach().numpy().reshape(nh + 2 * nkv, hs, -1)  # q's heads, then k's and v's
     b = m.in_proj_bias.detach().numpy().reshape(nh + 2 * nkv, hs)
@@ -90,7 +90,7 @@ WIDE, HEADS = 8, 4
 
 
 def built(name, dtype, on="cpu"):
-    """(a layer, query, key, value, options of the call) of a setting, on a device; the same however often."""
+    """Return (layer, query, key, value, options of the call) of a setting, on a device: the same at each call."""
     mg.manual_seed(0)
     setting = {"T": 3, "made": {}} | SETTINGS[name]
     m = layer(WIDE, HEADS, **setting["made"])
@@ -113,7 +113,7 @@ def built(name, dtype, on="cpu"):
 
 
 def results(name, form, dtype, on="cpu"):
-    """Output and the gradients of inputs, gates and parameters, as float64 arrays."""
+    """Return the output and the gradients of inputs, gates and parameters, as float64 arrays."""
     m, inputs, options = built(name, dtype, on)
     m.impl = form
     y, _ = m(*inputs, **options)

@@ -1,4 +1,4 @@
-"""What belongs to MultiheadAttention beside its forms: heads taken and removed, sizes, positions, the cache."""
+"""MultiheadAttention beside its forms: single heads, sizes, positions, the cache."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The masks of MultiheadAttention, in all combinations: each hides what it hides alone, against NumPy."""
+"""The masks of MultiheadAttention, in all combinations, against NumPy."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ COMBINATIONS = list(itertools.product(("none", "bool", "float"), ("T S", "B·nh 
 
 
 def expected_pattern(m, x, allowed, added):
-    """(B, NH, S, S) of self-attention. allowed: True to attend; added: to the scores."""
+    """Return the pattern (B, NH, S, S) of self-attention. allowed: True to attend. added: to the scores."""
     W = m.in_proj_weight.detach().numpy()
     b = m.in_proj_bias.detach().numpy()
     q, k = ((x.numpy() @ W[i : i + C].T + b[i : i + C]).reshape(B, S, NH, HS).swapaxes(1, 2) for i in (0, C))

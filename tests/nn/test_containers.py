@@ -1,4 +1,4 @@
-"""What is assigned, sliced, grown and shared is neither lost nor saved under another name."""
+"""Assigning, slicing, growing and sharing modules loses none and changes no name in the state."""
 
 import pytest
 

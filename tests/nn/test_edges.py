@@ -1,4 +1,4 @@
-"""nn at its edges: bounds of arguments one by one, initial weights to the last digit, states, modules and hooks."""
+"""Edge cases of nn: bounds of arguments, initial weights to the last digit, states, modules and hooks."""
 
 import math
 import warnings
@@ -149,7 +149,7 @@ def test_modules_do_what_their_options_say():
 @pytest.mark.parametrize("dtype", [mg.float32, mg.float64])
 @pytest.mark.parametrize("shape", [(40, 60), (60, 40), (20, 10, 3, 4), (7, 200, 2)], ids=str)
 def test_bounds_and_spread_of_initial_weights(shape, dtype):
-    """Fans are those of (out, in, …): in times the rest, out times the rest. Drawn in the parameter's precision."""
+    """The fans of a weight (out, in, …) are in and out times the other sizes. Numbers have the weight's precision."""
     rest = math.prod(shape[2:])
     fan_in, fan_out = shape[1] * rest, shape[0] * rest
     for gain in (1.0, 3.0):

@@ -1,4 +1,4 @@
-"""Ways to fill a tensor."""
+"""nn.init: functions that fill a tensor."""
 
 import pytest
 

@@ -97,7 +97,7 @@ def test_classes(smoothing, weight):
 
 
 def test_classes_of_places():
-    """(N, V, d1, d2), and a single (V,)."""
+    """Inputs (N, V, d1, d2) and a single (V,) are accepted."""
     x, t, w = mg.randn(2, 4, 3, 5), mg.randint(0, 4, (2, 3, 5)), mg.tensor(W)
     flat = x.permute(0, 2, 3, 1).reshape(-1, 4)
     q = mg.rand(2, 4, 3, 5).softmax(1)

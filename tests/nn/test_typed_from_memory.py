@@ -1,4 +1,4 @@
-"""What a user of PyTorch types around modules: containers, methods, arguments, initial values, helpers."""
+"""Names that a user of PyTorch types from memory: containers, methods, arguments, initial values, helpers."""
 
 import re
 from collections import OrderedDict
@@ -93,7 +93,7 @@ def test_closures_and_groups():
 
 
 def test_what_is_missing_says_what_to_write_instead():
-    """Each name of base/missing.txt is missing, and each that it gives is there."""
+    """Each name of base/missing.txt is missing, and each name that it recommends exists."""
     places = mg, nn, F, nn.init, nn.utils, optim, mg.utils.data, mg.ones(1)
     assert len(instead()) > 150
     for name, here in instead().items():

@@ -1,4 +1,4 @@
-"""An optimizer's buffers follow their parameter, or are refused; no kernel is given any that do not fit."""
+"""Buffers that no longer match their parameter are converted or refused before a kernel gets them."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ OPTIMIZERS = {
 
 
 def to_buffers(change):
-    """What changes each buffer of every parameter by hand."""
+    """Return a function that changes each buffer of every parameter."""
 
     def apply(model, optimizer):
         for state in optimizer.state.values():
@@ -69,7 +69,7 @@ REFUSED = {
 
 
 def train(kind, change=None, at=3):
-    """The model and its optimizer after 8 steps, or as they were when one raised; its error, if one did."""
+    """Return (model, optimizer, None) after 8 steps, or (model, optimizer, message) when a step raised."""
     mg.manual_seed(0)
     model = nn.Linear(4, 8)
     optimizer = OPTIMIZERS[kind](model.parameters())

@@ -40,7 +40,7 @@ def muon(p, grads, rates, steps, matrices=1, weight_decay=0.1, nesterov=True, sc
 @pytest.mark.parametrize("nesterov", [True, False])
 @pytest.mark.parametrize("name", POLYNOMIALS)
 def test_thirty_steps_against_singular_values(name, nesterov):
-    """Two groups and matrices of all proportions, under a schedule of rates and momenta, captured or not."""
+    """Two groups of matrices, with rates and momenta that change, captured or not, follow the formula."""
     coefficients, ns_steps = POLYNOMIALS[name]
     each = (coefficients,) * ns_steps
     rng = np.random.default_rng(0)

@@ -127,7 +127,7 @@ def test_frozen_parameters_wait_and_named_ones_are_taken():
 
 
 def test_nesterovs_groups_and_steps_are_their_own():
-    """Options differ by group, also those that all slots of one update share; each parameter counts its own steps."""
+    """Groups may differ in every option, also in launch options. Each parameter counts its own steps."""
     starts = [mg.randn(2, dtype=mg.float64) for _ in range(3)]
     ps = [x.clone().requires_grad_() for x in starts]
     grads = gradients(4, (2,))

@@ -1,4 +1,4 @@
-"""An optimizer of one's own: a class with its options, its buffers and its formula, and nothing else."""
+"""A user's own optimizer is a class with options, buffers and a formula."""
 
 import copy
 
@@ -58,7 +58,7 @@ def test_an_optimizer_of_ones_own_needs_its_formula_only():
 
 
 def test_the_nearest_formula_counts():
-    """Of a mixin too; and a class that gives neither formula nor kernel inherits both."""
+    """An update() in a mixin replaces the kernel. A class with neither update() nor primitive inherits both."""
     heard = []
 
     class Listens:

@@ -1,4 +1,4 @@
-"""Schedules: their rates, beside formulas."""
+"""optim.warmup_cosine and warmup_linear beside formulas."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""An optimizer's state: by number of the parameter, taken over whole or not at all."""
+"""load_state_dict of an optimizer: a state that does not fit is refused and changes nothing."""
 
 import copy
 
@@ -12,7 +12,7 @@ from .leaves import leaf
 
 
 def stepped(cls=optim.Adam, **options):
-    """(its parameters, an optimizer of two groups after a step)"""
+    """Return (parameters, optimizer) of two groups after a step."""
     a, b = leaf(2), leaf(3)
     optimizer = cls([{"params": [a]}, {"params": [b]}], **options)
     for p in (a, b):
@@ -22,7 +22,7 @@ def stepped(cls=optim.Adam, **options):
 
 
 def entry(*path):
-    """Sets one entry of a state_dict, or deletes it."""
+    """Return a function that sets one entry of a state_dict, or deletes it."""
 
     def spoil(state, value):
         for key in path[:-1]:

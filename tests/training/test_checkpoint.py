@@ -1,4 +1,4 @@
-"""mg.save and mg.load: what goes in comes out, or an error: across dtypes, files of others, damage and kill -9."""
+"""mg.save and mg.load: dtypes, nesting, files of other programs, damaged files, and kill -9 while saving."""
 
 import dataclasses
 import json

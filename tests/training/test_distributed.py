@@ -1,4 +1,4 @@
-"""Training in several processes, by a real mpiexec: the same losses for any number, and what faults look like."""
+"""Training in several processes with a real mpiexec: the same losses for any number, and messages of faults."""
 
 import signal
 import subprocess
@@ -21,13 +21,13 @@ TINY = options(SIZES | dict(batch_size=4, eval_every=4, warmup=2, steps=8, dropo
 
 
 def mpiexec(n, *words, **options):
-    """A program of n processes, and its output."""
+    """Run a program in n processes and return its output."""
     command = [MPIEXEC, "-n", str(n), sys.executable, *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
 def ran(n, *words, status=0):
-    """(stdout, stderr) of a program of n processes that ends with this status."""
+    """Return (stdout, stderr) of a program in n processes, which must end with this status."""
     program = mpiexec(n, *words)
     out, err = program.communicate(timeout=60)
     assert program.returncode == status, err

@@ -61,7 +61,7 @@ def test_an_id_out_of_range_is_refused(ids):
 
 
 def test_without_files_there_are_stories():
-    """With other stories to validate on than to train on."""
+    """The validation part of the default text has stories that the training part has not."""
     corpus = text.read_corpus()
     assert text.read_corpus([]) == corpus and len(corpus) == 1_000_000
     train, kept = (set(part.split("\n\n")[1:-1]) for part in text.split(corpus))

@@ -1,4 +1,4 @@
-"""What stands around a training loop: signals that only ask, tables of losses, and a line of progress."""
+"""Interrupt, Table and Progress, the helpers of a training loop."""
 
 import io
 import re

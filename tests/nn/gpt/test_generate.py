@@ -1,4 +1,4 @@
-"""nn.choose at its edges: which tokens can be drawn, and how often."""
+"""nn.choose and GPT.generate: which tokens are drawn, how often, and with which window."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from minigrad import nn
 
 
 def drawn(logits, n=2000, **choice):
-    """How often each token is drawn from n equal rows, as parts of 1."""
+    """Return the share of each token among those drawn from n equal rows."""
     rows = mg.tensor(np.broadcast_to(np.asarray(logits, np.float64), (n, len(logits))).copy())
     tokens = nn.choose(rows, generator=mg.Generator(0), **choice)
     assert tokens.shape == (n, 1) and tokens.dtype == mg.int64
@@ -83,7 +83,7 @@ def test_nothing_is_chosen_by_logits_that_are_not_finite(choice):
 
 @pytest.mark.parametrize("use_cache", [True, False])
 def test_the_window_moves_on_when_it_is_full(use_cache):
-    """By hand: each row sees its own tokens within the window."""
+    """Compare with a loop over rows, each of which sees its own tokens within the window."""
     size, new = 8, 14
     m = nn.GPT(nn.GPTConfig(vocab_size=11, block_size=size, n_layer=2, n_head=2, n_embd=8)).double()
     prompts = [[1, 2, 3, 4, 5, 6, 7], [4, 3, 2, 1, 0, 10, 9]]

@@ -142,7 +142,7 @@ def test_a_cache_changes_no_token(kind):
 
 
 def test_what_is_seen_beyond_the_block():
-    """Up to block_size tokens; then from the newer half of them on, until these are block_size again."""
+    """The model sees up to block_size tokens, then the newer half of them, until there are block_size again."""
     m, seen = gpt(), []
     m.blocks[0].register_forward_pre_hook(lambda block, args: seen.append(args[0].shape[1]))
     m.generate(tokens(1, 1), 10, use_cache=False)
@@ -185,7 +185,7 @@ def test_initial_weights_are_gpt_2s():
 
 
 def as_hugging_face_names_them(m):
-    """The weights of a GPT with biases, {name: array}, with their Conv1D's (in, out)."""
+    """Return GPT-2's weights {name: array} with biases, matrices as (in, out)."""
     names = {"blocks.": "h.", "norm1": "ln_1", "norm2": "ln_2", "norm.": "ln_f.", "in_proj_": "c_attn.",
              "out_proj": "c_proj", "mlp.fc": "mlp.c_fc", "mlp.proj": "mlp.c_proj"}  # fmt: skip
     state = {"transformer.h.0.attn.bias": np.ones((1, 1, BLOCK, BLOCK))}  # a causal mask, in older files
