@@ -1,5 +1,7 @@
 """What probes must not say of functions that are right: at points, sizes and indices that those are not made for."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -150,6 +152,37 @@ def test_each_probe_begins_with_the_parameters_of_the_point():
     gradcheck(fn, model, mg.randn(5, 3, dtype=mg.float64), probes=("values", "growth"))
     assert grown and max(grown) < 0.5, "where values went last, to numbers near 1e4, growth began"
     np.testing.assert_array_equal(weight.detach().numpy(), there)
+
+
+class NotLoaded:
+    """A data set whose file is not there: reading any attribute raises."""
+
+    def __getattr__(self, name):
+        raise FileNotFoundError(f"the data set is not downloaded: {name}")
+
+
+DATA = NotLoaded()
+
+
+def test_what_a_function_holds_is_not_read():
+    def with_default(x, data=DATA):
+        return x * 2
+
+    for fn in (with_default, lambda x: x * 2 if DATA else x, partial(with_default, data=DATA)):
+        assert gradcheck(fn, tensor(0.5, 2.0)).verdict == PASS
+
+
+def test_an_option_that_takes_any_word_is_warned_of():
+    """The forward takes "none" for "sum", and so may the backward, or not: no caller gives that word."""
+
+    def total(x, reduction="mean"):
+        return x.mean() if reduction == "mean" else x.sum()
+
+    def vjp(dy, x, reduction="mean"):
+        return dy * np.ones_like(x) / (1 if reduction == "sum" else x.size)
+
+    report = gradcheck(total, np.ones(3), vjp=vjp, raise_on_fail=False)
+    assert report.verdict == WARN and report.worst.check.startswith("reduction="), report.message()
 
 
 def test_where_all_is_infinite_there_is_no_gradient_to_check():

@@ -58,8 +58,8 @@ class Probed:
             return None
         return [run.y, *self.backward(run)]
 
-    def doubted(self, finding):
-        """A Finding at a point that the function may not support: a failure there is a WARN."""
+    def as_warning(self, finding):
+        """The Finding, with WARN in place of FAIL unless the check is strict."""
         if finding.verdict == FAIL and not self.strict:
             finding.verdict = WARN
         return finding

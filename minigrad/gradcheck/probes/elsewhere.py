@@ -1,5 +1,6 @@
 """The gradient at another point than the user's, against new differences there: wrong only where nothing excuses it."""
 
+from dataclasses import replace
 from reprlib import repr as shortened
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..culprit import at_a_kink, culprit, excuse, nearby
 from ..differences import STEP
 from ..report import FAIL, NONFINITE, PASS, SEVERITY, Finding, failure, told
 from ..subject import host, joined, split
-from .points import by_numpy, checks_nothing, mapped_once
+from .points import by_numpy, is_bare_op, mapped_once
 
 SINGLES = 2  # elements that are checked one by one, the smallest and the largest
 MANY_OPS = 64  # only one element is checked if this many ops run: in a loop all elements go through the same ops
@@ -23,22 +24,39 @@ SHOWN = 8  # elements of an input in the text of a call: it has to fit a screen
 
 
 def check_point(p, point):
-    """A Finding for the gradient at a Point: FAIL for a different slope, WARN for a missing one, PASS also for kinks
-    and noise, which another point may have. None if the forward raises there or gives NaN."""
-    inputs = mapped_once(point.inputs, by_numpy) if point.far and not p.pair else point.inputs
+    """Return the Finding for the gradient at a Point, or None if the forward raises there or gives NaN.
+
+    FAIL: the gradient differs from the slope. WARN: it is missing, or the Point may be invalid. PASS: it agrees, or
+    there is a kink or noise, which another point may have."""
+    inputs = mapped_once(point.inputs, by_numpy) if point.may_be_out_of_bounds and not p.pair else point.inputs
     with subject_of(point.fn, inputs, p.wrt) as subject:
         try:
             subject = subject.moved(point.arrays) if point.arrays else subject
             for _ in range(p.order - 1):
                 subject = subject.derivative(p.rng)
-            run = subject.run()
+            run, sizes = _run_with_sizes(subject)
         except Exception:  # whatever fn says to what it is not made for
             return None
+        if point.cut_size in sizes:  # of an array that fn holds: the inputs, after the cut, broadcast against it
+            point = replace(point, may_be_invalid=True, backward_may_raise=True)
         f = None if np.isnan(run.y).any() else _checked(p, point, subject, run)
         p.subject.evaluations += subject.evaluations
-    if f and f.verdict != PASS:
-        f.check, f.call = point.name, described(point)
-    return p.doubted(f) if f and point.doubted else f
+    if not f or f.verdict == PASS:
+        return f
+    f.check, f.call = point.name, described(point)
+    ignored = point.has_grown and f.numeric == f.left == f.right == 0  # fn reads no more elements than it was given
+    return p.as_warning(f) if point.may_be_invalid or ignored else f
+
+
+def _run_with_sizes(subject):
+    """(a run of the Subject, the sizes of all dims of what its ops took and returned)"""
+    sizes = set()
+
+    def look(op, inputs, outputs):
+        sizes.update(n for x in (*inputs, *outputs) if isinstance(x, Tensor) for n in x.shape)
+
+    with autograd.watch(look):
+        return subject.run(), sizes
 
 
 def _checked(p, point, subject, run):
@@ -47,9 +65,9 @@ def _checked(p, point, subject, run):
         gradient = run.gradient(dys) if run.roots else [np.zeros(leaf.array.shape) for leaf in subject.leaves]
     except Exception as error:  # the backward refuses this point, or is wrong
         overflow = p.pair and isinstance(error, OverflowError)  # where NumPy's numbers are infinite
-        if isinstance(error, NotImplementedError) or overflow or checks_nothing(p) or point.lenient:
+        if isinstance(error, NotImplementedError) or overflow or is_bare_op(p) or point.backward_may_raise:
             return None
-        return p.doubted(failure(point.name, f"the forward runs, but the backward raises {told(error)}"))
+        return p.as_warning(failure(point.name, f"the forward runs, but the backward raises {told(error)}"))
     gradient = joined(gradient)
     undefined = ~np.isfinite(gradient)
     if not run.y.size or not subject.size:
@@ -136,7 +154,7 @@ def _in_doubt(p, subject, doubtful, stretch):
         undefined = f.analytic is not None and not np.isfinite(f.analytic) and f.verdict in (NONFINITE, FAIL)
         if undefined and _is_smooth(subject, f) and not _excused(subject, p.rng, f):
             f.verdict, f.excess, f.note = FAIL, np.inf, "the function is finite and smooth here, its gradient is not"
-            worst = p.doubted(f) if worst.verdict != FAIL else worst
+            worst = p.as_warning(f) if worst.verdict != FAIL else worst
         elif f.verdict == FAIL and not undefined and not _explained(comparison, f):
             return f
     return worst

@@ -2,11 +2,9 @@
 
 Each probe takes a Probed and yields Points, at which new differences are taken (see elsewhere.py)."""
 
-import dis
 import inspect
 import itertools
 import math
-import types
 from dataclasses import dataclass
 from functools import partial
 from reprlib import repr as shortened
@@ -25,12 +23,11 @@ from ..subject import flat, host, joined, mapped, to_tensor
 
 LARGE = 2**14  # more elements than this keep their numbers
 MOST_SIZES, MOST_APART = 6, 24  # sizes, and choices of some of the dims of one size, that are tried
-GROWN = (2, 3, 8, 17, 65, 1025)  # even, odd, and one more than the blocks that kernels work in
+GROWN = (2, 3, 8, 17, 64, 65, 256, 1024, 1025)  # even, odd, blocks of kernels, and one element more than a block
 MOST_ELEMENTS = 2**15  # elements of all inputs together after they have grown
-MOST_ELEMENTS_KNOWN = 2**19  # where the new size is in the code: there it matters
 MOST_TRIES = 40  # other values of options
-MOST_FUNCTIONS = 64  # functions whose code is read
-LOADS, COMPARES = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST"), ("COMPARE_OP", "CONTAINS_OP")
+WORDS = "mean", "sum", "none", "max", "min", "tanh", "same", "valid", "full", "constant", "reflect", "edge", "linear"
+UNKNOWN_WORD = "no option of this name"
 PLURAL = ("dims", "axes")
 DIMS = ("dim", "axis", *PLURAL)
 
@@ -42,9 +39,11 @@ class Point:
     name: str
     fn: Any
     inputs: tuple
-    doubted: bool = False  # may it mean nothing to the function? Then a failure is a WARN
-    lenient: bool = False  # may the backward raise where the forward runs?
-    far: bool = False  # may an index lie out of bounds? Then NumPy computes, which refuses that, and no kernel
+    may_be_invalid: bool = False  # the function may not be meant for this call: a failure is a WARN
+    backward_may_raise: bool = False  # an exception of the backward counts for nothing
+    may_be_out_of_bounds: bool = False  # NumPy computes, which refuses such an index; a kernel would not look
+    cut_size: int = 0  # the size that no dim of an input has any more
+    has_grown: bool = False  # a dim has more elements than the user gave it
     arrays: Any = None  # an array for each leaf, in place of the values of inputs and parameters
 
 
@@ -75,21 +74,17 @@ VALUES = {  # each takes a copy of an array with at least one element
     "near 1": lambda x: np.sign(x) * (1 - 1e-3 * np.abs(np.tanh(x))),
     "offset by 1e4": lambda x: x + 1e4,
 }
-NEAR = {"at": 0.0, "near": 0.01, "around": 0.5}  # a number in the code
 
 
 def values(p):
-    """The gradient at other points: large, small, negated, rounded, zeros, ties, near a number that appears in the code
-    of the function's ops. Points where the function is undefined, kinks or is lost in rounding don't count."""
+    """Yield Points with other numbers: large, small, negated, rounded, zeros, equal ones. Where the function is
+    undefined, has a kink or is lost in rounding, a Point counts for nothing."""
     p.require_first_order()
     leaves, arrays = p.subject.leaves, p.subject.arrays
     if not 0 < p.subject.size <= LARGE:
         raise NotApplicable("no elements" if not p.subject.size else "too many elements")
-    tries = list(VALUES.items())
-    for c in numbers(p)[:12]:
-        tries += [(f"{word} {c:g}", lambda x, c=c, by=by: c + by * abs(c) * np.tanh(x)) for word, by in NEAR.items()]
     seen = {joined(arrays).tobytes()}
-    for name, change in tries:
+    for name, change in VALUES.items():
         there = [np.array(a) for a in arrays]
         there = [np.asarray(change(a), np.float64) if a.size and np.isfinite(a).all() else a for a in there]
         if joined(there).tobytes() not in seen:
@@ -121,20 +116,20 @@ def constants_elsewhere(a):
     return {name: y for name, x in found.items() if not np.array_equal(y := x.astype(a.dtype).reshape(a.shape), a)}
 
 
-def beyond(a, other):
-    """Does `other` go below or above the user's index a, where an index may be out of range?"""
+def out_of_range(a, other):
+    """True if the ints `other` go below or above those of the user's index a: an index may then be out of bounds."""
     return other.dtype.kind in "iu" and (other.min() < a.min() or other.max() > a.max())
 
 
 def out_of_order(a, other):
-    """Are the user's numbers a sorted, as offsets are, and the others not?"""
+    """True if the user's ints a are sorted, as offsets are, and the others are not."""
     ordered = a.dtype.kind in "iu" and a.size > 2 and (np.diff(a.ravel()) >= 0).all()
     return ordered and (np.diff(other.ravel()) < 0).any()
 
 
 def indices(p):
-    """The same function with other numbers in its inputs that are no floats: an index, counts or classes all the same,
-    backwards, repeated, negative or too large, and other masks."""
+    """Yield Points with other numbers in the inputs that are not floats. An index, counts or classes become all equal,
+    reversed, repeated, negative or too large; masks are inverted or constant."""
     p.require_first_order()
     found = [x for x in dict.fromkeys(flat(p.inputs)) if not x.is_floating_point() and x.numel()]
     if not found:
@@ -143,9 +138,12 @@ def indices(p):
         a = host(x)
         for name, array in constants_elsewhere(a).items():
             inputs = mapped_once(p.inputs, lambda y, x=x, array=array: like(y, array) if y is x else y)
-            far = beyond(a, array)
-            if not (far and checks_nothing(p)):
-                yield Point(f"indices {name}", p.fn, inputs, far or out_of_order(a, array), far=far)
+            beyond = out_of_range(a, array)
+            if not (beyond and is_bare_op(p)):
+                yield Point(
+                    f"indices {name}", p.fn, inputs,
+                    may_be_invalid=beyond or out_of_order(a, array), may_be_out_of_bounds=beyond,
+                )  # fmt: skip
 
 
 def by_numpy(x):
@@ -157,23 +155,20 @@ def by_numpy(x):
 
 
 def sizes(p):
-    """The same function where every dim of n elements is cut to 1 or to 0, and where it is cut to 1 in one input only,
-    which then broadcasts against the others. Sizes that occur in a parameter bound with partial(), which is not cut
-    with the inputs, are left out."""
+    """Yield Points where every dim of n elements is cut to 1 or to 0, and where it is cut to 1 in one input only, which
+    then broadcasts against the others."""
     if _modules(p):
         raise NotApplicable("the shapes of a Module are its own")
-    held = held_sizes(p)
     tensors, every = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p)
-    indices = any(x.dtype.kind in "iu" for x in tensors)
     for m in (0, 1):
         for name, inputs, n in cuts(p, m):
-            yield Point(name, p.fn, inputs, doubted=n in held, lenient=m == 1 and n in held)
-    for i, x in enumerate(tensors[:MOST_SIZES] if len(tensors) > 1 and not _fused(p) else ()):
+            yield Point(name, p.fn, inputs, cut_size=n)
+    for i, x in enumerate(tensors[:MOST_SIZES] if len(tensors) > 1 and not _is_formula_op(p) else ()):
         for n in sorted(set(x.shape) & set(every)):
             if not _too_small(tensors, 1):
                 cut = resized(p.inputs, n, lambda a, axis: np.take(a, [0], axis), [x])
                 name = f"size {n} -> 1 in input {i} alone"
-                yield Point(name, p.fn, cut, doubted=indices or n in held, lenient=True)
+                yield Point(name, p.fn, cut, may_be_invalid=_has_index(tensors), backward_may_raise=True)
 
 
 def cuts(p, m):
@@ -187,30 +182,31 @@ def cuts(p, m):
     return [(f"size {n} -> {m}", cut(n), n) for n in _free_sizes(p)]
 
 
+def _has_index(tensors):
+    """True if one of the Tensors has ints: they may be an index."""
+    return any(x.dtype.kind in "iu" for x in tensors)
+
+
 def _too_small(tensors, m):
-    """Would an index lie beyond a dim of m elements? No kernel looks whether it fits."""
+    """True if an index would lie beyond a dim of m elements. A kernel does not look whether it fits."""
     return any(x.dtype.kind in "iu" and x.numel() and host(x).max() >= m for x in tensors)
 
 
 def growth(p):
-    """The same function where every dim of n elements has 2, 3, 8, 17, 65 or 1025, or a number in the code of its ops,
-    where only some of them grow, and where inputs have one or two dims more, or none."""
+    """Yield Points where every dim of n elements has one of the sizes GROWN, where only some of them grow, and
+    where inputs have one or two dims more, or none."""
     p.require_first_order()
-    held, tensors = held_sizes(p), list(dict.fromkeys(flat(p.inputs)))
-    indices = any(x.dtype.kind in "iu" for x in tensors)
-    for name, inputs in () if _modules(p) or _fused(p) or indices else _ranks(p, tensors):
-        yield Point(name, p.fn, inputs, doubted=True, lenient=True)
-    yield from _apart(p, tensors, held)
-    known = {n + more for n in whole_numbers(p) if 1 < n < MOST_ELEMENTS_KNOWN for more in (0, 1)}
-    every = _free_sizes(p)
-    for n in every:
+    tensors = list(dict.fromkeys(flat(p.inputs)))
+    for name, inputs in () if _modules(p) or _is_formula_op(p) or _has_index(tensors) else _ranks(p, tensors):
+        yield Point(name, p.fn, inputs, may_be_invalid=True, backward_may_raise=True)
+    yield from _grown_apart(p, tensors)
+    for n in _free_sizes(p):
         # where a loop in Python runs over a dim, 1025 might take 1025! ops, and no kernel would see more for it
         loops = (_ops(p, _grown(p, n, n + 1)) or 0) > (_ops(p, p.inputs) or 0)
-        for m in [n + 1] if loops else sorted({*GROWN, *known} - {n, 1}):
+        for m in [n + 1] if loops else sorted({*GROWN} - {n}):
             elements = sum(math.prod(m if size == n else size for size in x.shape) for x in tensors)
-            fits = m > n or not _too_small(tensors, m)
-            if fits and elements <= (MOST_ELEMENTS_KNOWN if m in known else MOST_ELEMENTS):
-                yield Point(f"size {n} -> {m}", p.fn, _grown(p, n, m), doubted=n in held)
+            if elements <= MOST_ELEMENTS and (m > n or not _too_small(tensors, m)):
+                yield Point(f"size {n} -> {m}", p.fn, _grown(p, n, m), has_grown=m > n)
 
 
 def _grown(p, n, m):
@@ -250,12 +246,14 @@ def _ranks(p, tensors):
         yield "one dim", mapped_once(p.inputs, lambda x: like(x, host(x).reshape(-1)))
 
 
-def _apart(p, tensors, held):
-    """Where dims have n elements by accident, as height and width may: each of them grown alone, with one other, and
-    with those at the same place in all inputs. What belongs together the forward refuses: a backward that then raises
-    took one size for another. Dims of 1 may grow too, as that of a batch; but where another input's do not, a function
-    may mean a number by it."""
-    indices, every = any(x.dtype.kind in "iu" for x in tensors), _free_sizes(p, 1)
+def _grown_apart(p, tensors):
+    """Yield Points where some of the dims of n elements grow and the others do not. They may be equal by accident, as
+    height and width may.
+
+    Each dim grows alone, with one other, and with the dims at the same place in all inputs. If two dims belong
+    together, the forward refuses that; a backward that then raises took one size for another. Dims of 1 may grow too,
+    as the dim of a batch; but where another input's do not, a function may mean a number by it."""
+    indices, every = _has_index(tensors), _free_sizes(p, 1)
     for n in every if 3 * sum(x.numel() for x in tensors) <= MOST_ELEMENTS else ():
         m = next(m for m in itertools.count(max(3, 2 * n), n) if m not in every)
         places = [(i, k - x.ndim) for i, x in enumerate(tensors) for k, size in enumerate(x.shape) if size == n]
@@ -270,9 +268,10 @@ def _apart(p, tensors, held):
                 return like(x, array)
 
             where = " and ".join(f"dim {k} of input {i}" for i, k in some)
-            doubted = indices or n in held or (n == 1 and len(tensors) > 1)
-            inputs = mapped_once(p.inputs, grown)
-            yield Point(f"size {n} -> {m} in {where} alone", p.fn, inputs, doubted, lenient=indices or n == 1)
+            yield Point(
+                f"size {n} -> {m} in {where} alone", p.fn, mapped_once(p.inputs, grown), has_grown=True,
+                may_be_invalid=indices or (n == 1 and len(tensors) > 1), backward_may_raise=indices or n == 1,
+            )  # fmt: skip
 
 
 def _resampled(rng, a, axis, m):
@@ -304,8 +303,8 @@ def _free_sizes(p, least=2):
     return sorted({n for x in flat(p.inputs) for n in x.shape if n >= least} - bound)[:MOST_SIZES]
 
 
-def _fused(p):
-    """Is it an op that is called by our own ops only? Those never broadcast."""
+def _is_formula_op(p):
+    """True for an op that only minigrad's own ops call: it never broadcasts."""
     op = op_of(p.fn)
     return op is not None and issubclass(op, FormulaOp)
 
@@ -341,10 +340,10 @@ def like(x, array):
 
 
 def parameters(p):
-    """The gradient where an option has another value: each dim in turn, from the front and from the back, a bool the
-    other way round, numbers larger, smaller, 0 and negative, and strings in the code."""
+    """Yield Points where an option has another value: each dim, counted from the front and from the back; the other
+    bool; a larger, a smaller and a negative number, and 0; each word of WORDS."""
     p.require_first_order()
-    if checks_nothing(p) and any(x.dtype.kind in "iu" for x in flat(p.inputs)):
+    if is_bare_op(p) and any(x.dtype.kind in "iu" for x in flat(p.inputs)):
         raise NotApplicable("the op does not look whether an index fits")
     tries = []
     for fn, inputs, known in _calls(p):
@@ -354,13 +353,26 @@ def parameters(p):
     if not tries:
         raise NotApplicable("no parameters are known")
     for fn, inputs, name, value, other in tries[:MOST_TRIES]:
-        far = isinstance(other, (list, np.ndarray)) and beyond(np.asarray(value), np.asarray(other))
+        beyond = isinstance(other, (list, np.ndarray)) and out_of_range(np.asarray(value), np.asarray(other))
+        invalid = beyond or _may_be_invalid(value, other)
         changed = _changed(fn, inputs, name, other)
-        yield Point(f"{name}={shortened(other)}", fn, changed, far or _strange(value, other), far=far)
+        if isinstance(other, str):
+            invalid = _same_outputs(p, fn, changed, _changed(fn, inputs, name, UNKNOWN_WORD))
+        yield Point(f"{name}={shortened(other)}", fn, changed, may_be_invalid=invalid, may_be_out_of_bounds=beyond)
+
+
+def _same_outputs(p, fn, inputs, others):
+    """True if both calls run and give the same outputs: a function that falls back to a default for a word that it does
+    not know gives no sign that it knows this one."""
+    try:
+        with subject_of(fn, inputs, p.wrt) as subject, subject_of(fn, others, p.wrt) as other:
+            return np.array_equal(subject.run().y, other.run().y, equal_nan=True)
+    except Exception:  # it refuses one of the two
+        return False
 
 
 def _calls(p):
-    """[(function, inputs, options)]: the function itself, if any are known; otherwise the user's ops that it runs."""
+    """[(function, inputs, options)] of the function itself if it has options, or of each op of the user's in it."""
     op = op_of(p.fn)
     if known := _options(p):
         return [(p.fn if op is not p.fn else op.apply, p.inputs, known)]
@@ -383,7 +395,7 @@ def _options(p):
         given.popitem()
         given |= p.inputs[-1]
     function = op.forward if op else inspect.unwrap(p.fn)
-    known = {} if (is_ours(op) if op else is_theirs(unbound(function))) else _defaults(function)
+    known = {} if (is_ours(op) if op else is_library_code(unbound(function))) else _defaults(function)
     known = {name: x for name, x in known.items() if name not in given}
     known |= bound | {name: x for name, x in given.items() if not flat(x, of=(Tensor, Module))}
     return {name: x for name, x in known.items() if not p.pair or p.pair.takes(name)}
@@ -405,8 +417,8 @@ def _changed(fn, inputs, name, value):
     return (*inputs, Keywords(keywords | options))
 
 
-def _strange(value, other):
-    """May this other value of an option mean nothing?"""
+def _may_be_invalid(value, other):
+    """True if the function may not be meant for this other value of an option."""
     if isinstance(value, (list, np.ndarray)):
         return out_of_order(np.asarray(value), np.asarray(other))
     return type(other) is float and other < 0 <= value  # Huber's delta is a size
@@ -414,12 +426,12 @@ def _strange(value, other):
 
 def _others(p, name, value, n):
     """Other values of an option of this value, for an input of n dims."""
-    unsafe = checks_nothing(p)
+    unsafe = is_bare_op(p)
     if (isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim)) and not unsafe:
         a = np.asarray(value) if len({*map(np.shape, value)}) == 1 else np.empty(0)
         if a.dtype.kind == "f" or (a.dtype.kind in "iub" and not isinstance(value, tuple)):
             others = constants_elsewhere(a).values() if a.size else ()
-            others = [x for x in others if not (beyond(a, x) and checks_nothing(p))]
+            others = [x for x in others if not (out_of_range(a, x) and is_bare_op(p))]
             return others if a is value else [type(value)(x.tolist()) for x in others]
     if isinstance(value, bool):
         return [not value]
@@ -438,119 +450,38 @@ def _others(p, name, value, n):
         near = (2 * value, value / 2, -value, 0.0, 1.0, 0.5, 2.0, 3.0)
         return [v for v in dict.fromkeys(near) if v != value and np.isfinite(v)]
     if isinstance(value, str):
-        return [word for word in words(p) if word != value]
+        return [word for word in WORDS if word != value]
     if isinstance(value, tuple) and value and all(type(v) is int for v in value):
         return [tuple(v + 1 for v in value), tuple(range(1, len(value) + 1)), value[::-1]]
     return []
 
 
-# -- what the user's code tells: a block size or a threshold, at which alone a bug may show
+# -- whose code it is
 
 
-def is_theirs(x):
-    """Does a function, class or object belong to minigrad, NumPy or PyTorch?"""
+def is_library_code(x):
+    """True if a function, class or object belongs to minigrad, NumPy or PyTorch."""
     module = getattr(x, "__module__", None) or type(x).__module__
     return module.startswith(("minigrad.", "numpy", "torch"))
 
 
 def is_ours(op):
-    """Is this op one of minigrad's own, all of whose code is?"""
+    """True if all code of this op class is minigrad's own."""
     return all(base.__module__.startswith("minigrad.") for base in op.__mro__[:-1])
 
 
-def checks_nothing(p):
-    """Is the function a bare op of minigrad? Only the public functions validate their arguments: with an index beyond
-    its dim, say, a kernel would read out of bounds."""
+def is_bare_op(p):
+    """True if the function is an op class of minigrad itself. Only the public functions validate their arguments: a
+    kernel would read out of bounds at an index beyond its dim."""
     op = op_of(p.fn)
     return op is not None and any(is_ours(base) for base in op.__mro__[:-2])
 
 
 def user_ops(p):
-    """The ops of the user among those that ran, each once, with the call: [(op, its inputs)]."""
+    """[(op, its inputs)] of each op of the user's own that ran, once for each class and parameters."""
     found = {}
     for op, inputs in p.ran:
         cls = type(op)
         if op.serial >= 0 and not is_ours(cls) and not issubclass(cls, FormulaOp):
             found.setdefault((cls, repr(op.params)), (op, inputs))
     return list(found.values())
-
-
-def functions(p):
-    """The functions of the user's function and ops, and what those call by a global name or hold in a closure."""
-    methods = ("forward", "backward")
-    waiting: list = [getattr(type(op), name) for op, _ in user_ops(p) for name in methods]
-    fn = unbound(p.fn)
-    if p.pair:
-        waiting += [unbound(inspect.unwrap(fn)), p.pair.vjp]
-    elif op_of(p.fn) is None:
-        waiting.append(fn)
-    found: dict = {}
-    while waiting and len(found) < MOST_FUNCTIONS:
-        f = waiting.pop()
-        f = getattr(f, "__func__", f)
-        if isinstance(f, types.FunctionType) and f.__code__ not in found and not is_theirs(f):
-            found[f.__code__] = f
-            held = inspect.getclosurevars(f)
-            waiting += [*held.nonlocals.values(), *held.globals.values()]
-    return list(found.values())
-
-
-def code_constants(p, compared=False):
-    """What that code loads, with the parts of tuples; or only what it compares something with."""
-    found: list = []
-    for f in functions(p):
-        for code in (f.__code__, *(c for c in f.__code__.co_consts if isinstance(c, types.CodeType))):
-            instructions = list(dis.get_instructions(code))
-            for i, then in itertools.pairwise([*instructions, instructions[-1]]):
-                if i.opname in LOADS and (not compared or then.opname in COMPARES):
-                    found.append(i.argval)
-    for v in found:
-        found += v if isinstance(v, (tuple, frozenset)) else ()
-    return found
-
-
-def numbers(p, kind=(int, float)):
-    """The numbers in the code, in the defaults of arguments, and on the class of an op."""
-    found = code_constants(p)
-    for f in functions(p):
-        found += [*(f.__defaults__ or ()), *(f.__kwdefaults__ or {}).values()]
-    for op, _ in user_ops(p):
-        found += [v for base in type(op).__mro__ if not is_ours(base) for v in vars(base).values()]
-    found = [v for v in found if isinstance(v, kind) and not isinstance(v, bool)]
-    return sorted({v for v in found if v == v and abs(v) not in (0, 1, math.inf)})
-
-
-def whole_numbers(p):
-    """The ints among them, small ones left out: those mean a dim or a power."""
-    return [v for v in numbers(p, int) if v > 3][:8]
-
-
-def words(p):
-    """Strings that the code compares something with: an option may be one of them."""
-    found = [v for v in code_constants(p, compared=True) if isinstance(v, str) and v.isidentifier()]
-    return list(dict.fromkeys(found))[:12]
-
-
-def held_sizes(p):
-    """The sizes of arrays and rows of numbers that the user's code holds: in closures, globals, defaults, attributes,
-    and in the code itself. Fixed targets, say, fit inputs of no other size."""
-    held: list = [p.fn, getattr(p.fn, "args", ()), getattr(p.fn, "keywords", {}), *(op.params for op, _ in user_ops(p))]
-    held += [x for x in p.inputs if not flat(x)]
-    for f in functions(p):
-        variables = inspect.getclosurevars(f)
-        held += [variables.nonlocals, variables.globals, f.__defaults__, f.__kwdefaults__, f.__code__.co_consts]
-    fn = unbound(p.fn)
-    owners = [getattr(f, "__self__", None) for f in (fn, getattr(fn, "__wrapped__", None))]
-    held += [vars(x) for x in owners if hasattr(x, "__dict__") and not isinstance(x, type)]
-    sizes: set = set()
-    while held:
-        x = held.pop()
-        if isinstance(x, dict):
-            held += x.values()
-        elif isinstance(x, (list, tuple)):
-            numeric = all(isinstance(v, (int, float, np.generic)) for v in x)
-            sizes.update([len(x)] if numeric else ())
-            held += () if numeric else x
-        elif isinstance(shape := getattr(x, "shape", ()), tuple):
-            sizes.update(shape)
-    return sizes
