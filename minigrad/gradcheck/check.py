@@ -21,7 +21,7 @@ def gradcheck(
     fn: Any, *inputs: Any, kwargs: Mapping[str, Any] | None = None, wrt: Any = None, mode: str = "auto",
     directions: int = 4, order: int = 1, rtol: float = 1e-7, atol: float = 0.0, eps: float | None = None,
     vjp: Callable[..., Any] | None = None, kinks: str = "report",
-    probes: str | Iterable[str] | None = "all", seed: int = 0, strict: bool = False,
+    probes: str | Iterable[str] | None = "auto", seed: int = 0, strict: bool = False,
     raise_on_fail: bool = True,
 ) -> GradcheckReport:  # fmt: skip
     """Check the gradient of fn(*inputs) against finite differences, in float64. Returns a GradcheckReport.
@@ -50,7 +50,8 @@ def gradcheck(
                 means zeros. dy is a tuple if fn has several outputs. Only order 1 is checked.
     kinks       where the one-sided slopes differ and the gradient lies between them: "report" makes it a KINK,
                 which passes; "error" fails.
-    probes      "all", or names out of PROBES, or () for none.
+    probes      "auto": all probes if an op or a hook of your own, a vjp or an Op class is checked; for a function of
+                minigrad's own ops those that can find something there. "all", or names out of PROBES, or () for none.
     seed        the same seed gives the same directions, cotangents and probes.
     strict      probes try points of their own: other sizes, also 0, other numbers, other indices. If the backward
                 raises there or gives NaN although the forward runs, or if an index is invalid there, that is a WARN: it
@@ -101,8 +102,8 @@ def gradcheck(
 
 
 def _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed):
-    """The names of the probes, as a tuple. Raises ValueError for an option that makes no sense."""
-    known = isinstance(probes, str) and probes == "all"
+    """The names of the probes as a tuple, or "auto". Raises ValueError for an option that makes no sense."""
+    known = isinstance(probes, str) and probes in ("auto", "all")
     listed = isinstance(probes, Iterable) and not isinstance(probes, str)
     names = tuple(PROBES) if known else tuple(probes or ()) if listed else ()  # a generator yields them once only
     for name, value, right, wanted in (
@@ -115,8 +116,8 @@ def _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed):
         ("atol", atol, isinstance(atol, NUMBER) and atol >= 0, "0 or more"),
         ("eps", eps, eps is None or (isinstance(eps, NUMBER) and 0 < eps < 1), "a number between 0 and 1"),
         ("probes", probes, (known or listed) and {*names} <= {*PROBES} and (names or mode != "probes"),
-         f"'all' or names out of {', '.join(PROBES)}"),
+         f"'auto', 'all' or names out of {', '.join(PROBES)}"),
     ):  # fmt: skip
         if not right:
             raise ValueError(f"gradcheck: {name} must be {wanted}; got {value!r}")
-    return names
+    return "auto" if known and probes == "auto" else names

@@ -124,7 +124,10 @@ class GradcheckReport:
             numbers = [number(f.analytic), number(f.numeric), number(f.bar, ".1e")]
             rows.append((f.check, f.place, f.verdict, *numbers, f"{f.excess:.2g}", f.note))
         lines = columns(rows)
-        return "\n".join([*lines, *(f"not applicable: {what}: {why}" for what, why in self.left_out.items())])
+        reasons: dict[str, list[str]] = {}
+        for what, why in self.left_out.items():
+            reasons.setdefault(why, []).append(what)
+        return "\n".join([*lines, *(f"not applicable: {', '.join(what)}: {why}" for why, what in reasons.items())])
 
     def __str__(self) -> str:
         return f"{self.summary()}\n{self.table()}"

@@ -10,7 +10,8 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import FAIL, KINK, PASS, WARN, GradcheckWarning, gradcheck
-from minigrad.gradcheck.probes import PROBES
+from minigrad.gradcheck.probes import FOR_COMPOSITIONS, OPS_ONLY, PROBES
+from minigrad.ops.elementwise import Sin
 from minigrad.ops.index import GetitemAdd
 
 X = np.linspace(0.5, 1.7, 12).reshape(3, 4)
@@ -337,6 +338,55 @@ def test_what_is_not_checked_is_said():
     report = gradcheck(lambda x: layer(x), mg.tensor(X))
     assert "(2, 4)" in report.left_out["gradients that are not checked"]
     assert "gradients that are not checked" not in gradcheck(layer, mg.tensor(X)).left_out
+
+
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda g: g)
+    return y
+
+
+def test_a_function_of_minigrads_ops_runs_the_probes_that_may_find_something():
+    for fn, runs_all in [
+        (lambda x: x.sin() * x, False),
+        (mg.sin, False),
+        (nn.Linear(4, 2), False),
+        (lambda x: sine().apply(x) * x, True),
+        (sine(), True),
+        (Sin, True),
+        (hooked, True),
+    ]:
+        report = gradcheck(fn, mg.tensor(X))
+        skipped = {name for name, why in report.left_out.items() if why == OPS_ONLY}
+        assert skipped == (set() if runs_all else {*PROBES} - {*FOR_COMPOSITIONS}), fn
+        assert ("probes='all' runs it" in report.table()) == (not runs_all)
+    report = gradcheck(lambda x: x.sin() * x, mg.tensor(X), probes="all")
+    assert OPS_ONLY not in report.left_out.values()
+    report = gradcheck(np.sin, X, vjp=lambda dy, x: dy * np.cos(x))
+    assert OPS_ONLY not in report.left_out.values()
+
+
+def in_place(x):
+    with mg.no_grad():
+        x += 1
+    return x.sin()
+
+
+@pytest.mark.parametrize(
+    "fn, probe",
+    [
+        (lambda x: x * (2 if mg.is_grad_enabled() else 3), "differences"),
+        (lambda x: mg.where(x > 0, x.detach().sin() + x.cos() - x.cos().detach(), x.sin()), "differences"),
+        (lambda x: x.sin() if x.sum().item() > 0 else x.detach().sin(), "values"),
+        (lambda x: x.sin() if len(x) > 1 else x.detach().sin(), "sizes"),
+        (lambda x: mg.where(x > 0, x.sqrt(), x), "values"),
+        (in_place, "unchanged"),
+        (lambda x, detached=False: x.detach().sin() if detached else x.sin(), "parameters"),
+    ],
+)
+def test_what_a_composition_does_wrong_is_still_found(fn, probe):
+    found, report = failed(fn, mg.tensor(X))
+    assert probe in found, report
 
 
 def test_defaults_of_an_op_are_attributes_and_are_tried():

@@ -270,8 +270,8 @@ def test_options_that_make_no_sense():
         ({"mode": "fast"}, "mode must be auto, full, directional or probes; got 'fast'"),
         ({"order": 0}, "order must be 1, 2"),
         ({"rtol": 2}, "rtol must be a number from"),
-        ({"probes": "layouts"}, "probes must be 'all' or names"),
-        ({"probes": ["layout"]}, "probes must be 'all' or names"),
+        ({"probes": "layouts"}, "probes must be 'auto', 'all' or names"),
+        ({"probes": ["layout"]}, "probes must be 'auto', 'all' or names"),
         ({"kinks": "ignore"}, "kinks must be report"),
     ]:
         with pytest.raises(ValueError, match=re.escape(message)):

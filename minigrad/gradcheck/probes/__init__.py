@@ -27,17 +27,28 @@ PROBES = {
 SALT = 0x6772616463686B  # inputs drawn from default_rng(seed) must differ from our cotangents
 EXPLORING = ("indices", "parameters", "values", "growth")  # left out after a failure
 CHEAP = tuple(name for name in PROBES if name not in EXPLORING)
+# Those that can find something wrong in a function of minigrad's own ops, each of which has passed all probes: a change
+# in place, other random numbers, a dependence on the grad mode, a detached value or NaN that only other inputs show
+FOR_COMPOSITIONS = ("unchanged", "repeatable", "modes", "sizes", "indices", "parameters", "values")
+OPS_ONLY = "it tests ops, and only ops of minigrad ran here; probes='all' runs it"
 
 
 def run_probes(comparison, report, names, call):
-    """Run the named probes, and add the findings of each: failures, or else the closest call.
+    """Run the named probes ("auto": those that can find something), and add the findings of each: failures, or else
+    the closest call.
 
     After a failure, those that look at other points are left out."""
     verdicts = {f.verdict for f in comparison.findings}
     if NONFINITE in verdicts and FAIL not in verdicts:
+        names = tuple(PROBES) if names == "auto" else names
         report.left_out |= dict.fromkeys(names, "the gradient is not finite here")
         return
     start = functools.cache(lambda: Probed(comparison, report.strict, *call))
+    if names == "auto":
+        names = tuple(PROBES)
+        if _is_composition(start):
+            report.left_out |= {name: OPS_ONLY for name in PROBES if name not in FOR_COMPOSITIONS}
+            names = FOR_COMPOSITIONS
     for name in names:
         if name in EXPLORING and report.verdict == FAIL:
             report.left_out[name] = "it has failed already"
@@ -58,6 +69,13 @@ def run_probes(comparison, report, names, call):
         for f in wrong:
             f.probe = name
             report.findings.append(f)
+
+
+def _is_composition(start):
+    try:
+        return start().is_composition
+    except NotApplicable:
+        return False
 
 
 def _run(name, start, seed, found):

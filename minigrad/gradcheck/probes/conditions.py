@@ -9,13 +9,13 @@ import itertools
 import numpy as np
 
 from ... import autograd, backend
-from ..call import subject_of
+from ..call import op_of, subject_of
 from ..culprit import piece
 from ..differences import EPS
 from ..pair import Pair
 from ..report import FAIL, PASS, WARN, Finding, NotApplicable, failure
 from ..subject import PRECISION, difference_of, host, joined
-from .points import cuts
+from .points import cuts, is_ours
 
 TINY = float(np.finfo(np.float64).tiny)
 MOST_GROUPS, MOST_PAIRS, MOST_AXES = 5, 10, 4  # groups of leaves, pairs of leaves and dims that are tried
@@ -37,6 +37,15 @@ class Probed:
         self.dys = [self.rng.standard_normal(y.shape).astype(y.dtype) for y in self.run.outputs]
         (self.gradient,), _, (self.flow,) = comparison.gradients([joined(self.dys)])
         self.result = [self.run.y, *self.gradient]
+
+    @functools.cached_property
+    def is_composition(self):
+        """True if only ops of minigrad compute the function and its gradient: no op and no hook of the user's own, no
+        function of NumPy arrays; and the function is no op class, which one checks to test the op."""
+        if self.pair or op_of(self.fn) or any(node.hooks for node in self.run.nodes):
+            return False
+        hooks = any(node.hooks for _, node in self.run.results())
+        return not hooks and all(op.primitive and is_ours(type(op)) for op, _ in self.ran)
 
     def require_first_order(self):
         """Raise NotApplicable for the gradient of a gradient: too slow, or covered by the first order."""

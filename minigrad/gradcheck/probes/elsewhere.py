@@ -91,7 +91,7 @@ def _directions(p, subject, defined):
     x = joined(subject.arrays)
     sizes = [_scale_of(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in subject.arrays]
     directions = [joined([size * draw(p.rng, a.shape) for size, a in zip(sizes, subject.arrays)])]
-    few = SINGLES if len(p.ran) < MANY_OPS else 1
+    few = 0 if p.is_composition else SINGLES if len(p.ran) < MANY_OPS else 1
     singles = dict.fromkeys([int(np.abs(x).argmin()), int(np.abs(x).argmax()), *p.rng.permutation(x.size)[:few]])
     directions += [_unit(x, j) for j in list(singles)[:few]] if x.size > 1 else []
     return [u * defined for u in directions]
