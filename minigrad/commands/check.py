@@ -19,8 +19,9 @@ from .. import backend
 from ..autograd import registry
 from ..base import cli
 from ..base.errors import similar
-from ..gradcheck.report import KINK, PASS, WARN, told
+from ..gradcheck.report import told
 from ..gradcheck.sweep import summary, sweep, table, worst_first
+from ..gradcheck.verdicts import KINK, PASS, WARN
 
 
 def arguments(argv):

@@ -16,10 +16,9 @@ import types
 
 from .check import gradcheck
 from .probes import PROBES
-from .report import (
-    FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, WARN, Finding, GradcheckError, GradcheckReport, GradcheckWarning,
-)  # fmt: skip
+from .report import Finding, GradcheckError, GradcheckReport, GradcheckWarning
 from .sweep import check_op
+from .verdicts import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, WARN
 
 __all__ = [
     "gradcheck", "PROBES", "FAIL", "INCONCLUSIVE", "KINK", "NONFINITE", "PASS", "WARN", "Finding",

@@ -9,9 +9,10 @@ import numpy as np
 
 from .call import prepared, subject_of
 from .compare import Comparison, check_directions, check_elements
-from .culprit import culprit, excuse
+from .culprit import excuse_kinks, find_culprit
 from .probes import PROBES, SALT, run_probes
-from .report import FAIL, WARN, GradcheckError, GradcheckReport, GradcheckWarning
+from .report import GradcheckError, GradcheckReport, GradcheckWarning
+from .verdicts import FAIL, WARN
 
 WHOLE, NUMBER = (int, np.integer), (int, float, np.integer, np.floating)
 FULL = 512  # most elements that get a full Jacobian in mode "auto"
@@ -88,11 +89,11 @@ def gradcheck(
         comparison.rng = np.random.default_rng([SALT, seed, 1])  # whatever was drawn before, the probes draw the same
         run_probes(comparison, report, probes, (fn, inputs, wrt, order))
         if any(f.verdict == FAIL for f in comparison.findings):
-            excuse(comparison)
+            excuse_kinks(comparison)
         report.leaves = [(x.name, x.given.shape, str(x.given.dtype), x.given.strides) for x in subject.leaves]
         report.ops = comparison.forward.op_names()
         if report.verdict == FAIL and len(report.ops) > 1:
-            report.culprit = culprit(subject) or ""
+            report.culprit = find_culprit(subject)
         report.evaluations, report.seconds = subject.evaluations, time.perf_counter() - began
     if raise_on_fail and not report:
         raise GradcheckError(report)

@@ -1,25 +1,18 @@
-"""Comparing gradients with differences at one point: the verdict on each pair, element by element or along random
-directions, of which a wrong one is bisected down to its element.
+"""Comparing gradients with differences at one point: element by element, or along random directions, of which a wrong
+one is bisected down to its element. verdicts.py has the rules for each pair of numbers."""
 
-Three numbers decide whether an analytic and a numeric value agree: the error `bar` of the differences; the `rounding`
-of the analytic one, which may cancel; and the tolerance rtol. `Compared.codes` is the table of verdicts."""
-
-import functools
+import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..autograd import Value, watch
-from .differences import EPS, LEAST_JUMP, PLATEAU, RATIO, STEP, Derivative, derivative, rungs, survey
-from .report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS, SEVERITY, Finding, patterns, ratio_hint
+from .differences import EPS, LEAST_JUMP, PLATEAU, RATIO, STEP, derivative, derivatives, survey, survey_steps
+from .report import Finding, patterns, ratio_hint
 from .subject import PRECISION, host, joined, split
+from .verdicts import CODE, FAIL, INCONCLUSIVE, KINK, MEANING, NONFINITE, PASS, SEVERITY, Pairs
 
-CODE = {verdict: code for code, verdict in enumerate(SEVERITY)}  # verdicts as numbers, for arrays of them
-MEANING = {
-    KINK: "a kink or jump of the function; the gradient lies between its slopes",
-    INCONCLUSIVE: "too much rounding to tell: is something ill-conditioned, or in float32, or is a kink very near?",
-    NONFINITE: "NaN or Inf here or a step away: the edge of the domain?",
-}
 # An error bar decides nothing if it is wider than this part of the gradient:
 WIDE = 1e-6  # the general rule
 WIDE_BY_ROUNDING = 1e-2  # where rounding alone explains the bar
@@ -28,54 +21,30 @@ COARSE = 16  # rtol in ulps, for a function that computes in float32 or float16 
 FAR = 2.0**-3  # first step of the second look, or an eighth of x
 LOWEST = 2.0**-64  # last step of the second look for x = 0
 MOST_KINKS = 8  # elements at kinks that are removed from one direction
+CHUNK = 2**16  # numbers that are compared at once
 
 
 @dataclass
-class Compared:
-    """Analytic and numeric values of one shape, and what is known about each pair."""
+class Gradients:
+    """The gradients of the leaves for K cotangents, and how they round."""
 
-    analytic: np.ndarray
-    d: Derivative
-    allowed: np.ndarray  # the difference at which they still agree
-    narrow: np.ndarray  # bool: is the error bar narrow enough to decide something?
-    reliable: np.ndarray  # bool: or may steps too large, or rounding, explain a difference?
-    smooth: np.ndarray  # bool: do the differences show beyond doubt that there is a gradient?
+    cotangents: Any  # (K, elements of the outputs); None: each defined output alone
+    arrays: list  # for each cotangent, the gradient of each leaf
+    noise: np.ndarray  # (K,): what rounding does to the weighted outputs
+    terms: np.ndarray  # (K,): the size of the terms that add up to a gradient, before any of them cancels
 
-    @functools.cached_property
-    def difference(self):
-        return np.abs(self.analytic - self.d.value)
 
-    @property
-    def excess(self):
-        """|analytic - numeric| / allowed; infinite where there is no such number."""
-        excess = np.where(self.difference == 0, 0.0, self.difference / self.allowed)
-        unknown = (self.d.jump & ~self.between) | ~np.isfinite(self.analytic + self.d.value + self.d.bar)
-        return np.where(unknown, np.inf, excess)
+class Steps(NamedTuple):
+    """Steps along a direction."""
 
-    @functools.cached_property
-    def between(self):
-        """Is the analytic one between the slopes of the two sides?"""
-        left, right = self.d.left, self.d.right
-        margin = np.where(self.d.jump, 1e-4, 1e-6) * np.maximum(np.abs(left), np.abs(right)) + 32 * self.d.floor
-        return (np.minimum(left, right) - margin <= self.analytic) & (self.analytic <= np.maximum(left, right) + margin)
+    first: float
+    highest: float
+    largest: float  # the largest |x| that moves
 
     @property
-    def codes(self):
-        """The verdicts, see CODE."""
-        d, here, agrees = self.d, ~self.d.jump, self.difference <= self.allowed
-        codes = np.full(self.analytic.shape, CODE[FAIL])
-        for verdict, where in (  # the last that holds counts
-            (INCONCLUSIVE, here & ~self.reliable),
-            (KINK, here & d.bent & self.between),
-            (INCONCLUSIVE, here & agrees),
-            (PASS, here & agrees & self.narrow),
-            (KINK, here & agrees & d.kink),
-            (KINK, d.jump & self.between),
-            (NONFINITE, ~np.isfinite(self.analytic + d.value + d.bar)),
-            (FAIL, ~np.isfinite(self.analytic) & self.smooth),
-        ):
-            codes[where] = CODE[verdict]
-        return codes
+    def least(self):
+        """The step below which x + h would be rounded."""
+        return 64 * EPS * self.largest
 
 
 class Comparison:
@@ -83,19 +52,18 @@ class Comparison:
 
     A value v on the way is off by about eps |v|, and the weighted outputs then by |dv| eps |v|, where dv is v's
     gradient. Four times the root of the sum of their squares is the `noise` of the differences; that root without eps
-    is the `flow`: the size of the terms that add up to the result, before any of them cancel. The outputs alone would
-    not tell: 1 - erf(5) is 1e-12, and off by 1e-16. (Iri 1984)"""
+    is the size of the `terms`. The outputs alone would not tell: 1 - erf(5) is 1e-12, and off by 1e-16. (Iri 1984)"""
 
-    def __init__(self, subject, rng, rtol=1e-7, atol=0.0, eps=None, stretch=1.0):
-        self.subject, self.rng, self.atol, self.first_step = subject, rng, atol, eps
-        self.stretch = stretch  # factor of all steps: rounding may be the same at all powers of two
+    def __init__(self, subject, rng, rtol=1e-7, atol=0.0, first_step=None, step_factor=1.0):
+        self.subject, self.rng, self.atol, self.first_step = subject, rng, atol, first_step
+        self.step_factor = step_factor  # not 1: rounding may be the same at all powers of two
         self.findings: list = []
-        self.squares = np.zeros(2)  # squared noise and flow of the latest walk
-        self.coarsest = EPS  # eps of the coarsest float dtype on the way
+        self.squares = np.zeros(2)  # squared noise and terms of the latest walk
+        self.coarsest_eps = EPS  # eps of the coarsest float dtype on the way
         values = {}  # node -> (the array that an op computed, eps of its numbers, the size of terms that cancel in it)
 
         def keep(op, inputs, outputs):
-            least = max((size_of(x) for x in inputs), default=0.0) if op.rounds_inside else op.rounds_as
+            least = max((largest_of(x) for x in inputs), default=0.0) if op.rounds_inside else op.rounds_as
             for y in outputs:
                 if y is not None and y.node is not None:
                     values[y.node] = host(y), eps_of(op, host(y)), least
@@ -104,10 +72,12 @@ class Comparison:
             self.forward = subject.run()
         for _, node in self.forward.results():
             if node in values:
-                self.coarsest = max(self.coarsest, values[node][1])
-                node.add_hook(lambda g, v=values[node]: self._add(host(g), *v))
-        self.coarse = next(dtype for dtype, eps in PRECISION.items() if eps == self.coarsest)
-        self.rtol = max(rtol, COARSE * self.coarsest) if self.coarsest > EPS else rtol
+                array, eps, least = values[node]
+                self.coarsest_eps = max(self.coarsest_eps, eps)
+                size = np.maximum(np.abs(array), least, dtype=np.float64)
+                node.add_hook(lambda g, size=size, eps=eps: self._add_squares(host(g), size, eps))
+        self.coarsest_dtype = next(dtype for dtype, eps in PRECISION.items() if eps == self.coarsest_eps)
+        self.rtol = max(rtol, COARSE * self.coarsest_eps) if self.coarsest_eps > EPS else rtol
         self.y = self.forward.y
         self.defined = np.flatnonzero(np.isfinite(self.y))  # an output of ±∞ (a mask, say) has no derivative
         nan = np.isnan(self.y)
@@ -117,20 +87,24 @@ class Comparison:
         elif self.y.size and not self.defined.size:
             self.findings.append(Finding("output", NONFINITE, note="all outputs are infinite", excess=np.inf))
 
-    def _add(self, g, v, eps, least):
-        term = np.multiply(g, np.maximum(np.abs(v), least), dtype=np.float64)
-        square = float(np.square(term, where=np.isfinite(term), out=np.zeros(term.shape)).sum())
+    def _add_squares(self, g, size, eps):
+        term = np.ravel(g * size)
+        square = float(term @ term)
+        if not math.isfinite(square):
+            square = float(np.square(term[np.isfinite(term)]).sum())
         self.squares += (eps**2 * square, square)
 
-    def gradients(self, cotangents):
-        """For each of K cotangents: the gradients of the leaves, and as arrays of K, noise and flow."""
+    def gradients(self, cotangents=None):
+        """The Gradients for these cotangents, or for each defined output alone."""
         found = []
-        for row in cotangents:
+        for row in np.eye(self.y.size)[self.defined] if cotangents is None else cotangents:
             self.squares[:] = 0
-            if self.coarsest > EPS:  # float32 or float16 may round the outputs where no graph shows it
-                self.squares[0] = np.square(self.coarsest * (row * self.y)[self.defined]).sum()
-            found.append((self.forward.gradient(self.forward.dys(row), retain_graph=True), *np.sqrt(self.squares)))
-        return [f[0] for f in found], 4 * np.array([f[1] for f in found]), np.array([f[2] for f in found])
+            if self.coarsest_eps > EPS:  # float32 or float16 may round the outputs where no graph shows it
+                self.squares[0] = np.square(self.coarsest_eps * (row * self.y)[self.defined]).sum()
+            arrays = self.forward.gradient(self.forward.dys(row), retain_graph=True)
+            found.append((arrays, *np.sqrt(self.squares)))
+        noise, terms = 4 * np.array([f[1] for f in found]), np.array([f[2] for f in found])
+        return Gradients(cotangents, [f[0] for f in found], noise, terms)
 
     def draw_cotangents(self, count):
         """`count` random cotangents as rows, 0 at outputs without a derivative."""
@@ -139,82 +113,95 @@ class Comparison:
         return cotangents
 
     def path(self, direction, cotangents):
-        """phi: t -> the change of cotangents @ outputs (None: of each defined output) at t along `direction`. It
-        computes each value once."""
+        """t -> the change of cotangents @ outputs (None: of each defined output) at t along `direction`. It computes
+        each value once."""
         known: dict = {}
 
-        def phi(t):
+        def change(t):
             if t not in known:
-                y = self.subject.values(self.subject.shifted(direction, self.stretch * t))
+                y = self.subject.values(self.subject.shifted(direction, self.step_factor * t))
                 if y.shape != self.y.shape:
                     raise ValueError(f"gradcheck: {self.y.size} output elements here, but {y.size} a step away")
-                change = (y - self.y)[self.defined] / self.stretch
-                known[t] = change if cotangents is None else cotangents[:, self.defined] @ change
+                difference = (y - self.y)[self.defined] / self.step_factor
+                known[t] = difference if cotangents is None else cotangents[:, self.defined] @ difference
             return known[t]
 
-        return phi
+        return change
 
     def steps(self, direction):
-        """(first step, highest step, largest |x|) along a direction: the first is smaller when many elements move at
-        once, and larger where float32 or float16 rounds."""
-        moving = [a[u != 0] for a, u in zip(self.subject.arrays, direction) if u is not None]
-        sizes = np.abs(np.concatenate(moving)) if moving else np.zeros(0)
-        step = STEP / 2 ** np.round(np.log2(max(1, sizes.size)) / 4)
+        """The Steps along a direction: the first is smaller when many elements move at once, and larger where float32
+        or float16 rounds."""
+        moving = [np.abs(a[u != 0]) for a, u in zip(self.subject.arrays, direction) if u is not None]
+        sizes = moving[0] if len(moving) == 1 else np.concatenate([np.zeros(0), *moving])
+        step = STEP / 2 ** round(math.log2(max(1, sizes.size)) / 4)
         if self.first_step is not None:
-            step = 2.0 ** np.round(np.log2(self.first_step))
-        step *= 2 ** np.round(np.log2(self.coarsest / EPS) / 6)
+            step = 2.0 ** round(math.log2(self.first_step))
+        step *= 2 ** round(math.log2(self.coarsest_eps / EPS) / 6)
         sizes = sizes[np.isfinite(sizes)]
-        highest = max(4 * step, FAR, sizes[sizes > 0].min(initial=np.inf) / 8 if sizes.any() else 0)
-        return step, highest, sizes.max(initial=0)
+        smallest = sizes[sizes > 0].min(initial=np.inf)
+        highest = max(4 * step, FAR, smallest / 8 if smallest < np.inf else 0)
+        return Steps(step, highest, float(sizes.max(initial=0)))
 
     def slope(self, direction, cotangents, noise):
-        """The Derivative along `direction` from a first look."""
-        step, _, largest = self.steps(direction)
-        return derivative(self.path(direction, cotangents), noise, step, 64 * EPS * largest)
+        """The Derivative along a direction, at the first look."""
+        steps = self.steps(direction)
+        return derivative(self.path(direction, cotangents), noise, steps.first, steps.least)
 
-    def compare(self, direction, cotangents, noise, flow, analytic, size):
-        """Compared: the analytic derivatives along one direction, one for each cotangent, against differences. size:
-        how large the derivatives for the same cotangent are along others.
+    def compare(self, directions, analytic, size, gradients):
+        """The Pairs for the derivatives along n directions, a row each. analytic, (n, K): what `gradients` say. size,
+        (K,): how large the derivatives for the same cotangent are along others.
 
-        Those that disagree, or that rounding hides, get a second look, at steps of all sizes. A difference counts only
-        where both looks see it."""
-        phi, (step, highest, largest) = self.path(direction, cotangents), self.steps(direction)
-        first = derivative(phi, noise, step, 64 * EPS * largest)
-        found = self.judged(analytic, first, size, flow)
-        doubtful = self._doubtful(found, size, noise, phi, highest)
-        if not doubtful.any():
-            return found
+        What disagrees, or what rounding hides, gets a second look, at steps of all sizes."""
+        noise = gradients.noise
+        paths = [self.path(direction, gradients.cotangents) for direction in directions]
+        steps = [self.steps(direction) for direction in directions]
+        first = derivatives(paths, noise, [s.first for s in steps], [s.least for s in steps])
+        pairs = self.pairs(analytic, first, size, gradients.terms)
+        doubtful = self._doubtful(pairs, size, noise, paths, steps)
+        for i in np.flatnonzero(doubtful.any(axis=1)):
+            pairs[i] = self._second_look(pairs[i], doubtful[i], size, gradients, paths[i], steps[i])
+        return pairs
+
+    def _doubtful(self, pairs, size, noise, paths, steps):
+        """bool (n, K): the pair needs a second look. It disagrees; or the function moves and the bar is wide; or the
+        function does not move at the first steps, but at the highest one."""
+        numeric, analytic = pairs.numeric, pairs.analytic
+        wide = 3 * numeric.bar > WIDE * np.maximum(np.maximum(size, np.abs(analytic)), numeric.steepest)
+        still = (wide & ~numeric.above_noise) | numeric.is_stair
+        for i in np.flatnonzero(still.any(axis=1)):
+            highest = steps[i].highest
+            still[i] &= np.minimum(np.abs(paths[i](highest)), np.abs(paths[i](-highest))) > noise
+        doubtful = (pairs.numeric_verdicts() == CODE[FAIL]) | (wide & numeric.above_noise) | still
+        return doubtful & np.isfinite(analytic) & ~numeric.is_jump
+
+    def _second_look(self, pairs, doubtful, size, gradients, path, steps):
+        """The Pairs along one direction, (K,), after a survey. A difference counts only where both looks see it."""
+        analytic, first, noise, terms = pairs.analytic, pairs.numeric, gradients.noise, gradients.terms
         # the survey ends where noise hides the dispute, or a plateau below the first step has been passed
-        disputed = np.where(doubtful, np.maximum(found.difference, first.bar), 0)[doubtful]
+        disputed = np.maximum(pairs.difference, first.bar)[doubtful]
         blind = 40 * np.broadcast_to(noise, analytic.shape)[doubtful] / np.maximum(disputed, 1e-300)
-        lowest = max(64 * EPS * largest or LOWEST, min(blind.min(), step / RATIO**PLATEAU))
-        least_jump = LEAST_JUMP if self.coarsest == EPS else np.inf  # rounding of float16 makes stairs of any height
-        second, plateau = survey(phi, noise, rungs(step, highest, lowest), least_jump)
-        again = self.judged(analytic, second, size, flow)
+        lowest = max(steps.least or LOWEST, min(blind.min(), steps.first / RATIO**PLATEAU))
+        least_jump = (
+            LEAST_JUMP if self.coarsest_eps == EPS else np.inf
+        )  # rounding of float16 makes stairs of any height
+        second, plateau = survey(path, noise, survey_steps(steps.first, steps.highest, lowest), least_jump)
+        again = self.pairs(analytic, second, size, terms)
         tighter = (plateau | (second.bar < first.bar)) & np.isfinite(second.value + second.bar)
-        merged = self.judged(analytic, first.replaced(doubtful & tighter, second), size, flow)
+        merged = self.pairs(analytic, first.replaced(doubtful & tighter, second), size, terms)
         # a difference counts if the survey sees it on a plateau, or if nothing ever moves and the gradient is not 0
-        confirmed = (again.codes == CODE[FAIL]) & plateau & ~(second.flat | merged.d.strange)
-        still = (first.swing == 0) & (second.swing == 0) & ~second.flat
-        constant = still & (np.abs(analytic) > 3 * EPS * max(1.0, largest) / highest)
-        merged.reliable = ~doubtful | confirmed | constant
-        merged.narrow &= ~(doubtful & second.flat & (analytic == 0))  # rounding may have made it flat
+        fails_again = again.numeric_verdicts() == CODE[FAIL]
+        confirmed = fails_again & plateau & ~(second.is_stair | merged.numeric.contradicts_slopes)
+        still = (first.steepest == 0) & (second.steepest == 0) & ~second.is_stair
+        constant = still & (np.abs(analytic) > 3 * EPS * max(1.0, steps.largest) / steps.highest)
+        merged.is_reliable = ~doubtful | confirmed | constant
+        merged.has_narrow_bar &= ~(doubtful & second.is_stair & (analytic == 0))  # rounding may have made it flat
         return merged
 
-    def _doubtful(self, found, size, noise, phi, highest):
-        """Which components get a second look? Those that disagree; those that move, with a wide bar; and those that do
-        not move at the first steps, but at the highest one."""
-        analytic, d = found.analytic, found.d
-        wide = 3 * d.bar > WIDE * np.maximum(np.maximum(size, np.abs(analytic)), d.swing)
-        still = (wide & ~d.seen) | d.flat
-        if still.any():
-            still &= np.minimum(np.abs(phi(highest)), np.abs(phi(-highest))) > noise
-        return ((found.codes == CODE[FAIL]) | (wide & d.seen) | still) & np.isfinite(analytic) & ~d.jump
-
-    def too_rough(self, direction, cotangent, disputed, noise):
-        """Does the gradient change so fast, on both sides, that no step clear of the noise could tell `disputed`?"""
-        step, highest, largest = self.steps(direction)
-        lowest = max(64 * EPS * largest, LOWEST, min(step, 16 * noise / disputed))
+    def changes_too_fast(self, direction, cotangent, disputed, noise):
+        """True if the gradient changes so fast, on both sides, that no step could tell a difference of `disputed`
+        from the noise."""
+        steps = self.steps(direction)
+        lowest = max(steps.least, LOWEST, min(steps.first, 16 * noise / disputed))
         steady = 0
 
         def slope(t):
@@ -222,53 +209,59 @@ class Comparison:
             parts = zip(run.gradient(run.dys(cotangent)), direction)
             return sum(float((g * u).sum()) for g, u in parts if u is not None)
 
-        for h in rungs(step, highest, lowest):
+        for h in survey_steps(steps.first, steps.highest, lowest):
             steady = steady + 1 if all(abs(slope(t) - slope(2 * t)) <= disputed / 8 for t in (h, -h)) else 0
             if steady == 2:  # once may be luck
                 return False
         return True
 
-    def judged(self, analytic, d, size, flow):
-        """Compared, by the numbers of one Derivative alone."""
-        size = np.maximum(size, np.maximum(np.abs(analytic), np.abs(d.value)))
-        rounding = EPS * np.maximum(8 * size, flow / 2)  # ulps of it, or of terms that cancel
-        tolerance = self.atol + self.rtol * np.maximum(np.abs(analytic), np.abs(d.value))
-        allowed = tolerance + 3 * d.bar + np.where(d.flat, 0, rounding)
+    def pairs(self, analytic, numeric, size, terms):
+        """The Pairs of analytic numbers and one Derivative, (K,) or (n, K). size, terms: see `compare`."""
+        larger = np.maximum(np.abs(analytic), np.abs(numeric.value))
+        size = np.maximum(size, larger)
+        rounding = EPS * np.maximum(8 * size, terms / 2)  # ulps of it, or of terms that cancel
+        allowed = self.atol + self.rtol * larger + 3 * numeric.bar + np.where(numeric.is_stair, 0, rounding)
         # both may be 0: then the bar is measured by the terms that cancel, or else by how much the function changes
-        nothing = (~d.seen | (d.bar <= 1e-13 * np.maximum(flow, 1))) & (np.abs(analytic) <= 3 * d.bar)
-        size = np.maximum(size, np.where(nothing, np.maximum(flow, 1), d.swing))
-        rounds = (d.bar <= 4 * d.floor) | (d.bar <= 1e-9 * flow)  # no more than rounding makes it
-        wide = np.where(d.bar <= 1e-12 * flow, WIDE_BY_CANCELLING, np.where(rounds, WIDE_BY_ROUNDING, WIDE))
-        narrow = (3 * d.bar <= wide * size) | (np.abs(analytic - d.value) <= rounding)
-        smooth = np.isfinite(d.value) & (3 * d.bar <= 1e-3 * d.swing) & ~(d.jump | d.bent)
+        is_still = ~numeric.above_noise | (numeric.bar <= 1e-13 * np.maximum(terms, 1))
+        both_zero = is_still & (np.abs(analytic) <= 3 * numeric.bar)
+        size = np.maximum(size, np.where(both_zero, np.maximum(terms, 1), numeric.steepest))
+        is_rounding = (numeric.bar <= 4 * numeric.floor) | (numeric.bar <= 1e-9 * terms)
+        wide = np.where(is_rounding, WIDE_BY_ROUNDING, WIDE)
+        wide = np.where(numeric.bar <= 1e-12 * terms, WIDE_BY_CANCELLING, wide)
+        narrow = (3 * numeric.bar <= wide * size) | (np.abs(analytic - numeric.value) <= rounding)
+        finite = np.isfinite(numeric.value + numeric.bar).all(axis=-1, keepdims=True)
         # at the edge of a domain, 0 times an infinite slope is NaN in any backward
-        smooth &= np.isfinite(self.y).all() and np.isfinite(d.value + d.bar).all()
-        return Compared(analytic, d, allowed, narrow, np.ones(analytic.shape, bool), smooth)
+        smooth = (3 * numeric.bar <= 1e-3 * numeric.steepest) & ~(numeric.is_jump | numeric.slopes_differ)
+        smooth &= finite & np.isfinite(self.y).all()
+        reliable = np.ones(analytic.shape, bool)
+        return Pairs(analytic, numeric, allowed, has_narrow_bar=narrow, is_reliable=reliable, is_smooth=smooth)
 
-    def finding(self, check, compared, at, element=None, output=""):
-        """The Finding with the numbers at position `at`. element: (leaf, j) if it is about a single one."""
-        d, verdict, shape = compared.d, SEVERITY[compared.codes[at]], ()
+    def finding(self, check, pairs, at, element=None, output=""):
+        """The Finding with the numbers at the index `at` of pairs. element: (leaf, j) if it is about a single one."""
+        verdict, shape = SEVERITY[pairs.numeric_verdicts()[at]], ()
         f = Finding(check, verdict, output=output, note=MEANING.get(verdict, ""))
         if element is not None:
             leaf, j = element
             f.leaf, shape = leaf.name, leaf.array.shape
             f.index = tuple(int(n) for n in np.unravel_index(j, shape))
-        numbers = (compared.analytic, d.value, d.bar, compared.excess)
+        numeric = pairs.numeric
+        numbers = (pairs.analytic, numeric.value, numeric.bar, pairs.excess)
         f.analytic, f.numeric, f.bar, f.excess = (float(x[at]) for x in numbers)
-        if self.coarsest > EPS:
-            f.note += ("; " if f.note else "") + f"{self.coarse} inside: compared to rtol {self.rtol:.2g}"
+        if self.coarsest_eps > EPS:
+            f.note += ("; " if f.note else "") + f"{self.coarsest_dtype} inside: compared to rtol {self.rtol:.2g}"
         if verdict != PASS:
-            f.left, f.right, f.jump = float(d.left[at]), float(d.right[at]), bool(d.jump[at])
+            f.left, f.right, f.jump = float(numeric.left[at]), float(numeric.right[at]), bool(numeric.is_jump[at])
         if verdict == FAIL and not np.isfinite(f.analytic):
             f.note = "the backward gives NaN or Inf where the function and its differences are finite"
         elif verdict == FAIL:
             sizes = [*shape, *(n for y in self.forward.outputs for n in y.shape)]
-            f.hints = [hint] if (hint := ratio_hint(f.analytic, f.numeric, sizes)) else []
+            hint = ratio_hint(f.analytic, f.numeric, sizes, self.forward.uses_a_value_twice())
+            f.hints = [hint] if hint else []
         return f
 
 
-def size_of(x):
-    """The largest number in what an op is given."""
+def largest_of(x):
+    """The largest |number| in what an op is given."""
     return float(np.abs(host(x)).max(initial=0)) if isinstance(x, Value) and x.dtype.kind == "f" else 0.0
 
 
@@ -286,36 +279,44 @@ def eps_of(op, v):
 def check_elements(c, combinations=None):
     """Compare each output, or this many random combinations of all, with respect to each element of each input. Adds
     one finding for each leaf: its worst element."""
-    drawn = None if combinations is None else c.draw_cotangents(combinations)
-    cotangents = np.eye(c.y.size)[c.defined] if drawn is None else drawn
-    gradients, noise, flow = c.gradients(cotangents)
-    tables: dict = {}
+    gradients = c.gradients(None if combinations is None else c.draw_cotangents(combinations))
+    jacobians: dict = {}  # leaf -> (finding, analytic, numeric)
     for i, leaf in enumerate(c.subject.leaves):
-        if not gradients or not leaf.array.size:
+        if not gradients.arrays or not leaf.array.size:
             c.findings.append(Finding("Jacobian", PASS, leaf.name, note="no elements"))
             continue
-        analytic = np.array([g[i].ravel() for g in gradients])  # (cotangents, elements)
-        size = np.abs(np.where(np.isfinite(analytic), analytic, 0)).max(axis=1)
-
-        units = (unit(c.subject, i, j) for j in range(analytic.shape[1]))
-        found = [c.compare(u, drawn, noise, flow, column, size) for u, column in zip(units, analytic.T)]
-        codes = np.array([column.codes for column in found]).T
+        analytic = np.array([g[i].ravel() for g in gradients.arrays]).T  # (elements, K)
+        pairs = _compare_elements(c, i, analytic, gradients)
+        codes = pairs.numeric_verdicts()
         if (codes == CODE[FAIL]).any():
-            _allow_for_rounding(c, i, cotangents, noise, found, codes)
-            codes = np.array([column.codes for column in found]).T
-        excess = np.array([column.excess for column in found]).T
-        k, j = np.unravel_index(np.lexsort((excess.ravel(), codes.ravel()))[-1], codes.shape)
-        output = c.forward.output_name(c.defined[k]) if drawn is None else f"combination {k}"
-        f = c.finding("Jacobian", found[j], k, (leaf, j), output)
+            _allow_for_rounding(c, i, gradients, pairs)
+            codes = pairs.numeric_verdicts()
+        by_output = codes.T
+        worst = np.lexsort((pairs.excess.T.ravel(), by_output.ravel()))[-1]
+        k, j = np.unravel_index(worst, by_output.shape)
+        output = c.forward.output_name(c.defined[k]) if combinations is None else f"combination {k}"
+        f = c.finding("Jacobian", pairs, (j, k), (leaf, j), output)
         if f.verdict != PASS:
-            alike = int((codes == codes[k, j]).sum())
-            f.note = f"{alike} of {codes.size} elements of this Jacobian" + (f"; {f.note}" if f.note else "")
+            same = int((codes == codes[j, k]).sum())
+            f.note = f"{same} of {codes.size} elements of this Jacobian" + (f"; {f.note}" if f.note else "")
         c.findings.append(f)
-        tables[leaf] = f, analytic, np.array([column.d.value for column in found]).T
-    for leaf, (f, analytic, numeric) in tables.items():
+        jacobians[leaf] = f, analytic.T, pairs.numeric.value.T
+    for leaf, (f, analytic, numeric) in jacobians.items():
         if f.verdict == FAIL:
-            others = {other.name: values for other, (*_, values) in tables.items() if other is not leaf}
+            others = {other.name: values for other, (*_, values) in jacobians.items() if other is not leaf}
             f.hints = patterns(leaf.array.shape, analytic, numeric, others) + f.hints
+
+
+def _compare_elements(c, i, analytic, gradients):
+    """The Pairs, (elements, K), for all elements of leaf i."""
+    size = np.abs(np.where(np.isfinite(analytic), analytic, 0)).max(axis=0)
+    rows = max(1, CHUNK // analytic.shape[1])
+    parts = []
+    for start in range(0, len(analytic), rows):
+        some = analytic[start : start + rows]
+        directions = [unit(c.subject, i, start + j) for j in range(len(some))]
+        parts.append(c.compare(directions, some, size, gradients))
+    return Pairs.joined(parts)
 
 
 def unit(subject, i, j):
@@ -326,15 +327,17 @@ def unit(subject, i, j):
     return direction
 
 
-def _allow_for_rounding(c, i, cotangents, noise, found, codes):
+def _allow_for_rounding(c, i, gradients, pairs):
     """A FAIL in leaf i is not reliable if the rounding of its inputs explains it, or if no step could resolve it."""
-    for k in np.flatnonzero((codes == CODE[FAIL]).any(axis=1)):
-        spread = 8 * c.subject.spread(c.forward.dys(cotangents[k]))[1 + i].ravel()
-        for j in np.flatnonzero(codes[k] == CODE[FAIL]):
-            difference = found[j].difference[k]
-            found[j].reliable[k] &= not difference <= spread[j]
-            found[j].reliable[k] &= not c.too_rough(unit(c.subject, i, j), cotangents[k], difference, noise[k])
-            if found[j].codes[k] == CODE[FAIL]:
+    fails = pairs.numeric_verdicts() == CODE[FAIL]
+    for k in np.flatnonzero(fails.any(axis=0)):
+        cotangent = np.eye(c.y.size)[c.defined[k]] if gradients.cotangents is None else gradients.cotangents[k]
+        spread = 8 * c.subject.spread(c.forward.dys(cotangent))[1 + i].ravel()
+        for j in np.flatnonzero(fails[:, k]):
+            difference = pairs.difference[j, k]
+            too_fast = c.changes_too_fast(unit(c.subject, i, j), cotangent, difference, gradients.noise[k])
+            pairs.is_reliable[j, k] &= not (difference <= spread[j] or too_fast)
+            if pairs[j].numeric_verdicts()[k] == CODE[FAIL]:
                 return  # the leaf fails, whatever becomes of its other elements
 
 
@@ -364,9 +367,8 @@ class Directional:
     def __init__(self, comparison, name, most_kinks=MOST_KINKS):
         self.comparison, self.subject, self.name = comparison, comparison.subject, name
         self.most_kinks = most_kinks
-        self.cotangents = comparison.draw_cotangents(1)
-        (gradient,), self.noise, self.flow = comparison.gradients(self.cotangents)
-        self.gradient = joined(gradient)
+        self.gradients = comparison.gradients(comparison.draw_cotangents(1))
+        self.gradient = joined(self.gradients.arrays[0])
 
     def check(self, u):
         """Add the finding along u; return the verdict. An element at a kink is reported and removed from u, and the
@@ -398,9 +400,9 @@ class Directional:
             half = suspects[: suspects.size // 2]
             part = np.zeros(u.size)
             part[half] = u[half]
-            d = self.comparison.slope(self.direction(part), self.cotangents, self.noise)
+            numeric = self.comparison.slope(self.direction(part), self.gradients.cotangents, self.gradients.noise)
             total = np.array([self.terms(part).sum()])
-            agrees = self.comparison.judged(total, d, 0.0, 0.0).codes[0] == CODE[PASS]
+            agrees = self.comparison.pairs(total, numeric, 0.0, 0.0).numeric_verdicts()[0] == CODE[PASS]
             suspects = suspects[half.size :] if agrees else half
         only = np.zeros(u.size)
         only[suspects] = 1.0
@@ -408,19 +410,19 @@ class Directional:
 
     def along(self, u, name, element=None):
         """The Finding for the derivative along u. element: (leaf, j) if u is a single one."""
-        c, parts = self.comparison, self.terms(u)
-        flow = np.maximum(self.flow, np.linalg.norm(parts))
+        c, parts, direction = self.comparison, self.terms(u), self.direction(u)
+        noise, cotangent = self.gradients.noise, self.gradients.cotangents[0]
+        terms = np.maximum(self.gradients.terms, np.linalg.norm(parts))
         size = np.abs(self.gradient[np.isfinite(self.gradient)]).max(initial=0)
-        found = c.compare(self.direction(u), self.cotangents, self.noise, flow, np.array([parts.sum()]), size)
-        if found.codes[0] == CODE[FAIL]:  # may rounding within the backward explain it?
-            spread = joined(self.subject.spread(self.forward_dys())[1:])
-            found.reliable &= found.difference > 8 * np.linalg.norm(spread[u != 0] * u[u != 0])
-            disputed = found.difference[0], self.noise[0]
-            found.reliable &= not (element and c.too_rough(self.direction(u), self.cotangents[0], *disputed))
-        return c.finding(name, found, 0, element)
-
-    def forward_dys(self):
-        return self.comparison.forward.dys(self.cotangents[0])
+        gradients = Gradients(self.gradients.cotangents, self.gradients.arrays, noise, terms)
+        pairs = c.compare([direction], np.array([[parts.sum()]]), size, gradients)
+        if pairs.numeric_verdicts()[0, 0] == CODE[FAIL]:  # may rounding within the backward explain it?
+            spread = joined(self.subject.spread(c.forward.dys(cotangent))[1:])
+            difference = pairs.difference[0, 0]
+            explained = not difference > 8 * np.linalg.norm(spread[u != 0] * u[u != 0])
+            too_fast = element is not None and c.changes_too_fast(direction, cotangent, difference, noise[0])
+            pairs.is_reliable &= not (explained or too_fast)
+        return c.finding(name, pairs, (0, 0), element)
 
     def terms(self, u):
         """What adds up to the analytic derivative along u: infinite elements that do not move have no part in it."""

@@ -1,4 +1,4 @@
-"""The cause of a FAIL: a kink of the function, which excuses it, or a single wrong op, which is named.
+"""The cause of a FAIL: a kink of an op inside, which excuses it, or a single wrong op, which is named.
 
 Where a function has no derivative, any generalized gradient is right: a limit of nearby gradients, or an average of
 such limits (Clarke 1983, Optimization and nonsmooth analysis). Differences along one element need not show the kink:
@@ -11,39 +11,40 @@ import numpy as np
 
 from ..autograd import FormulaOp, Value, watch
 from .compare import Comparison, check_directions
-from .report import FAIL, INCONCLUSIVE, KINK
 from .subject import Leaf, Subject, host, joined
+from .verdicts import FAIL, kink_verdict
 
 MOST_OPS = 64  # distinct ops that are tested for a culprit
 CLOSE = 1e-5  # distance, as a part of 1 + |x|, of the gradients between which one at a kink must lie
 CLOSEST = 1e-9  # distance of half of them: so near that smooth parts do not change
 NEIGHBOURS = 64
-COMPOSED = "an op inside is at a kink here; the gradient lies between those close by, which are right"
-UNLIKE = "ops inside are at kinks, where gradients do not compose: none close by is like this one"
+LIES_BETWEEN = "an op inside is at a kink here; the gradient lies between those close by, which are right"
+LIES_OUTSIDE = "ops inside are at kinks, where gradients do not compose: none close by is like this one"
 PAIRS = 6  # pairs of directions to try: with three, one of several equal numbers may stay the median, and no kink show
 
 
-def excuse(comparison):
-    """Turn FAILs into KINKs if an inner op has two slopes at this point, no op is wrong alone, nearby gradients are
-    right, and the gradient lies between them; into INCONCLUSIVE if all but the last holds."""
+def excuse_kinks(comparison):
+    """Replace each FAIL by `kink_verdict` if an op inside is at a kink at this point, no op is wrong by itself, and the
+    gradient at a point close by is right."""
     subject, rng = comparison.subject, comparison.rng
     failed = [f for f in comparison.findings if f.verdict == FAIL and (f.analytic is None or np.isfinite(f.analytic))]
-    if not failed or not at_a_kink(subject, rng) or culprit(subject) or not kinked(subject):
+    if not failed or not is_at_kink(subject, rng) or find_culprit(subject) or not has_kink(subject):
         return
-    if first_failure(nearby(subject, rng, 1e-2)):
+    if first_failure(moved_nearby(subject, rng, 1e-2)):
         return
-    between = between_neighbours(subject, rng)
+    lies_between = lies_between_nearby_gradients(subject, rng)
     for f in failed:
-        f.verdict, f.note, f.hints = KINK if between else INCONCLUSIVE, COMPOSED if between else UNLIKE, []
+        f.verdict, f.note, f.hints = kink_verdict(lies_between), LIES_BETWEEN if lies_between else LIES_OUTSIDE, []
 
 
-def between_neighbours(subject, rng):
-    """Does nearly each element of the gradient lie between those at random nearby points, for a random cotangent? (Of
-    twenty equal numbers, sort() may put one in a place that it has at none of them.)"""
+def lies_between_nearby_gradients(subject, rng):
+    """True if, for a random cotangent, nearly each element of the gradient lies between those at random nearby points.
+
+    Nearly: sort() may put one of twenty equal numbers in a place that it has at none of those points."""
     run = subject.run()
     cotangent = rng.standard_normal(run.y.size)
     cotangent[~np.isfinite(run.y)] = 0
-    others = [nearby(subject, rng, CLOSE if k % 2 else CLOSEST).run() for k in range(NEIGHBOURS)]
+    others = [moved_nearby(subject, rng, CLOSE if k % 2 else CLOSEST).run() for k in range(NEIGHBOURS)]
     here, *close_by = (joined(r.gradient(r.dys(cotangent))) for r in (run, *others))
     low, high = np.min(close_by, axis=0), np.max(close_by, axis=0)
     margin = 1e-7 * np.maximum(np.abs(low), np.abs(high))
@@ -51,35 +52,37 @@ def between_neighbours(subject, rng):
     return outside <= here.size // 8
 
 
-def kinked(subject, pairs=PAIRS):
-    """Do one-sided slopes differ along a random direction, or do the slopes along two not add up to that along their
-    sum: those of the function, or of an op inside alone? The median of three equal numbers only does the latter."""
+def has_kink(subject, pairs=PAIRS):
+    """True if the function, or an op inside by itself, has a kink along random directions: the one-sided slopes along
+    one differ, or the slopes along two do not add up to the slope along their sum. (The median of three equal numbers
+    has only the latter.)"""
     rng = np.random.default_rng(0)
     parts = subject, *(alone for _, alone in ops_alone(subject))
-    return any(_bends(Comparison(part, rng)) for part in parts for _ in range(pairs))
+    return any(_has_kink_along_random_directions(Comparison(part, rng)) for part in parts for _ in range(pairs))
 
 
-def _bends(c):
+def _has_kink_along_random_directions(c):
     def draw():
         return [c.rng.choice([-1.0, 1.0], x.shape) * c.rng.uniform(0.5, 1.5, x.shape) for x in c.subject.arrays]
 
     u, v = draw(), draw()
     both = [a + b for a, b in zip(u, v)]
-    a, b, ab = (c.slope(direction, None, 4 * c.coarsest * np.abs(c.y[c.defined])) for direction in (u, v, both))
-    if any(d.kink.any() for d in (a, b, ab)):
+    a, b, ab = (c.slope(direction, None, 4 * c.coarsest_eps * np.abs(c.y[c.defined])) for direction in (u, v, both))
+    if any(d.is_kink.any() for d in (a, b, ab)):
         return True
-    size, strange = np.abs(a.value) + np.abs(b.value) + np.abs(ab.value), a.strange | b.strange | ab.strange
-    bends = np.abs(a.value + b.value - ab.value) > 1e-3 * size + 3 * (a.bar + b.bar + ab.bar)
-    return bool((bends & ~strange).any())
+    size = np.abs(a.value) + np.abs(b.value) + np.abs(ab.value)
+    differs = np.abs(a.value + b.value - ab.value) > 1e-3 * size + 3 * (a.bar + b.bar + ab.bar)
+    undecided = a.contradicts_slopes | b.contradicts_slopes | ab.contradicts_slopes
+    return bool((differs & ~undecided).any())
 
 
-def culprit(subject):
-    """Run `subject` again and describe the first op recorded in it that is wrong by itself too, or ""."""
+def find_culprit(subject):
+    """Describe the first op in a run of `subject` that is wrong by itself too; "" if there is none."""
     rng = np.random.default_rng(0)
     for op, alone in ops_alone(subject):
         found = first_failure(alone)
-        at_ties = found and at_a_kink(alone, rng) and between_neighbours(alone, rng)
-        if found and not (at_ties and not first_failure(nearby(alone, rng, CLOSE))):
+        at_ties = found and is_at_kink(alone, rng) and lies_between_nearby_gradients(alone, rng)
+        if found and not (at_ties and not first_failure(moved_nearby(alone, rng, CLOSE))):
             numbers = f"{found.place}: {found.analytic:.9g}, should be {found.numeric:.9g}"
             return f"{op.describe()}: wrong by itself too ({numbers})"
     return ""
@@ -117,25 +120,28 @@ def first_failure(subject):
     return next((f for f in comparison.findings if f.verdict == FAIL), None)
 
 
-def at_a_kink(subject, rng):
-    """Does a tiny step in some direction lead to another piece of the function? For an op with a hidden inside, such as
-    one in NumPy or a function of another framework, only its slopes show that."""
-    here = piece(subject)
-    return any(piece(nearby(subject, rng, 1e-7)) != here for _ in range(4)) or (
-        subject.run().hides and kinked(subject, pairs=1)
+def is_at_kink(subject, rng):
+    """True if a tiny step in some direction leads to another piece of the function.
+
+    For an op that hides what it computes, such as one in NumPy, only its slopes show that."""
+    here = piece_signature(subject)
+    return any(piece_signature(moved_nearby(subject, rng, 1e-7)) != here for _ in range(4)) or (
+        subject.run().has_hidden_ops and has_kink(subject, pairs=1)
     )
 
 
-def nearby(subject, rng, by, signs=(-1, 1)):
+def moved_nearby(subject, rng, by, signs=(-1, 1)):
     """The same Subject at another point: x moves by between half of and all of by (1 + |x|), up or down."""
     return subject.moved(
         [x + by * rng.uniform(0.5, 1, x.shape) * rng.choice(signs, x.shape) * (1 + np.abs(x)) for x in subject.arrays]
     )
 
 
-def piece(subject, arrays=None):
-    """Which piece of a piecewise smooth function a point (its own, or `arrays`) is on: what ops without a gradient
-    answer (argmax, floor, >), and where an op hands an input through unchanged (relu, maximum, amax)."""
+def piece_signature(subject, arrays=None):
+    """A list that is the same for all points on one piece of a piecewise smooth function: the answers of ops without a
+    gradient (argmax, floor, >), and where an op hands an input through unchanged (relu, maximum, amax).
+
+    It is for the Subject's own point, or for `arrays`."""
     signature = []
 
     def sign(op, inputs, outputs):

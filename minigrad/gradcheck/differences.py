@@ -1,8 +1,10 @@
 """Derivatives from function values, each with an error bar that covers its error; kinks and jumps told from slopes.
 
-`derivative` is the first look, at small steps. Where it leaves a doubt, `survey` takes steps of all sizes: large ones
-reach beyond the point (a pole, a kink near by), and rounding turns any function into stairs at small ones. In between,
+`derivatives` is the first look, at small steps. Where it leaves a doubt, `survey` takes steps of all sizes: large ones
+reach beyond the point (a pole, a kink near by), and at small ones rounding turns any function into stairs. In between,
 estimates agree over many steps: that plateau is the derivative.
+
+A path is a function t -> array (K,): the change of K numbers where the point has moved by t along a direction.
 
 Sources: Ridders 1982 (Numerical Recipes 5.7); Moré and Wild 2012, Estimating derivatives of noisy functions."""
 
@@ -16,7 +18,7 @@ STEP = 2.0**-9  # balances truncation and rounding after some extrapolation. As 
 LEVELS = 10  # halvings of the step; up to MOST where components stay unsettled
 MOST = 60  # the step is 1e-21 then: a change that has not shrunk by then, or before x + h is x, is a jump
 NEAR = 2.0**-17  # a kink must show at this step too, where noise allows
-JUMP = 8  # the last halvings, which all leave the change of phi as large as it was
+JUMP = 8  # the last halvings, which all leave the change as large as it was
 LEAST_JUMP = 2.0**-20  # rounding of terms of size 1, also in float32, makes none that is larger
 RATIO = 4  # ratio of a step of the survey to the next
 PLATEAU = 3  # estimates that agree, one after the other: over a range of 16 in the step
@@ -24,41 +26,65 @@ TIGHT = 0.1  # their bars are at most this part of the slope
 
 
 @dataclass
-class Derivative:
-    """d phi/dt at 0 for each component of phi. All arrays have phi's shape."""
+class Arrays:
+    """The base of dataclasses whose fields are arrays of one shape: their rows can be read and replaced together."""
+
+    def __getitem__(self, rows):
+        return type(self)(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+    def __setitem__(self, rows, other):
+        for f in fields(self):
+            getattr(self, f.name)[rows] = getattr(other, f.name)
+
+    @classmethod
+    def joined(cls, parts):
+        """The rows of all parts, one after the other."""
+        columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}
+        return cls(**{name: _joined(column) for name, column in columns.items()})
+
+
+def _joined(parts):
+    return type(parts[0]).joined(parts) if isinstance(parts[0], Arrays) else np.concatenate(parts)
+
+
+@dataclass
+class Derivative(Arrays):
+    """The derivatives of the K numbers along a path at t = 0, as arrays (K,); along n paths (n, K)."""
 
     value: np.ndarray
     bar: np.ndarray  # 3 bars cover the error
     floor: np.ndarray  # the part of the bar that is rounding in float64: no other step would make it smaller
-    left: np.ndarray  # slopes from each side: they differ at a kink. At a jump, those of the two pieces
+    left: np.ndarray  # slopes from each side: they differ at a kink. At a jump, the slopes of the two pieces
     right: np.ndarray
-    kink: np.ndarray  # bool: the slopes differ, by a thousandth at least
-    bent: np.ndarray  # bool: they differ at all
-    jump: np.ndarray  # bool: phi itself jumps, its differences do not shrink with the step
-    swing: np.ndarray  # the largest |change| / step on one side: how much there was to see
-    seen: np.ndarray  # bool: phi changes by more than its noise at the steps that the value is from
-    flat: np.ndarray  # bool: phi changes at larger steps and not at all at smaller ones: rounding?
+    is_kink: np.ndarray  # bool: the slopes differ by a thousandth at least
+    slopes_differ: np.ndarray  # bool: they differ at all
+    is_jump: np.ndarray  # bool: the function itself jumps: its change does not shrink with the step
+    steepest: np.ndarray  # the largest |change| / step on one side: how much there was to see
+    above_noise: np.ndarray  # bool: the function changes by more than its noise at the steps that the value is from
+    is_stair: np.ndarray  # bool: it changes at larger steps and not at all at smaller ones, as rounding makes it
 
     @property
-    def strange(self):
-        """bool: the slopes at the smallest steps contradict the value, which then decides nothing"""
+    def contradicts_slopes(self):
+        """bool: the slopes at the smallest steps contradict the value, which then decides nothing."""
         steepest = np.maximum(np.abs(self.left), np.abs(self.right))
         return np.abs(self.value - (self.left + self.right) / 2) > 3 * self.bar + 0.01 * steepest
 
     def replaced(self, where, other):
         """A Derivative with the components of another one where the mask says so."""
-        pairs = ((getattr(other, f.name), getattr(self, f.name)) for f in fields(self))
-        return Derivative(*(np.where(where, *pair) for pair in pairs))
+        parts = {f.name: np.where(where, getattr(other, f.name), getattr(self, f.name)) for f in fields(self)}
+        return Derivative(**parts)
 
 
 class Tableau:
-    """Central differences at falling steps, extrapolated. add() gives the best value that ends at a step and its bar:
-    its largest change against its two neighbours, plus the rounding of the quotient."""
+    """Central differences at falling steps, extrapolated to step 0."""
 
     def __init__(self, noise, ratio):
         self.noise, self.ratio, self.row = noise, ratio, []
 
     def add(self, h, up, down):
+        """(the best value that ends at step h, its bar, the rounding in it), from the changes at h and -h.
+
+        The bar is the value's largest difference from its two neighbours in the tableau, plus the rounding."""
         rounding = 2 * (self.noise + EPS * (np.abs(up) + np.abs(down))) / h
         above, self.row = self.row, [(up - down) / (2 * h)]
         value, bar = self.row[0], np.full(up.shape, np.inf)
@@ -69,91 +95,189 @@ class Tableau:
             value, bar = np.where(better, self.row[-1], value), np.where(better, error, bar)
         return value, bar, rounding
 
+    def keep(self, rows):
+        """Go on with some of the paths only."""
+        self.row = [values[rows] for values in self.row]
 
-def derivative(phi, noise, step, least=0.0):
-    """Differences of phi (t -> array, the change from phi(0)), the step halved until every component is known to 1e-10
-    or rounding dominates; beyond LEVELS while a component is unsettled, as at a kink, or near a pole.
 
-    noise: what rounding does to one phi(t). least: the step below which x + h would be rounded."""
-    h, up, down = _finite_step(phi, step)
-    tableau, before = Tableau(noise, 2), (up, down)
-    best, bar, floor, swing = tableau.add(h, up, down)[0], np.full(up.shape, np.inf), np.zeros(up.shape), np.abs(up) / h
-    unshrunk = np.zeros(up.shape, int)  # levels in a row at which phi has not shrunk with the step
-    seen, flat, changed = np.zeros((3, *up.shape), bool)
-    pieces = 0 * up, 0 * up
-    for level in range(MOST):
-        if level:
-            h, before = h / 2, (up, down)
-            up, down = phi(h), phi(-h)
-            value, error, rounding = tableau.add(h, up, down)
-        change = np.maximum(np.abs(up), np.abs(down))
-        swing = np.fmax(swing, change / h)
-        changed |= change > 0
-        if not level:
-            continue
-        better = error < bar
-        best, bar, floor = (np.where(better, *pair) for pair in ((value, best), (error, bar), (rounding, floor)))
-        seen, flat = np.where(better, change > noise, seen), np.where(better, changed & (change == 0), flat)
-        shrunk = change <= np.maximum(64 * noise, 0.9 * np.maximum(np.abs(before[0]), np.abs(before[1])))
-        unshrunk = np.where(shrunk | (change < LEAST_JUMP), 0, unshrunk + 1)
+@dataclass
+class _Look(Arrays):
+    """What is known of n paths after some steps: arrays (n, K), and the step h, (n, 1)."""
+
+    h: np.ndarray
+    up: np.ndarray  # the change at h
+    down: np.ndarray  # the change at -h
+    up_before: np.ndarray  # the change at 2h
+    down_before: np.ndarray
+    value: np.ndarray  # the best value so far, its bar, and the rounding in it
+    bar: np.ndarray
+    floor: np.ndarray
+    floor_now: np.ndarray  # the rounding in a value at this step
+    steepest: np.ndarray  # see Derivative
+    above_noise: np.ndarray
+    is_stair: np.ndarray
+    has_changed: np.ndarray  # bool: there was a change at some step
+    not_shrinking: np.ndarray  # steps in a row at which the change has not shrunk with the step
+    left_piece: np.ndarray  # slopes of the two sides if this is a jump
+    right_piece: np.ndarray
+
+
+def derivative(path, noise, step, least_step=0.0):
+    """Return the Derivative along one path, (K,). See `derivatives`."""
+    return derivatives([path], noise, [step], [least_step])[0]
+
+
+def derivatives(paths, noise, steps, least_steps):
+    """Return the Derivative along n paths, (n, K).
+
+    The step of path i begins at steps[i]. It is halved until every component is known to 1e-10 or rounding dominates;
+    beyond LEVELS while a component is unsettled, as at a kink, or near a pole; but not below least_steps[i], where
+    x + h would be rounded. noise, (K,): what rounding does to one value."""
+    running, finished = np.arange(len(paths)), []
+    least, tableau = np.array(least_steps, float), Tableau(noise, 2)
+    look = _first_step(paths, steps, tableau)
+    for level in range(1, MOST):
+        _halve(look, [paths[i] for i in running], tableau, noise)
         if level == JUMP:  # where rounding is still small
-            pieces = (down - before[1]) / h, (before[0] - up) / h
-        settled = ((bar <= 1e-10 * np.abs(best)) | (rounding >= bar / 2)) & (unshrunk == 0)
-        if settled.all() or h / 2 < least or (level >= LEVELS and (settled | (bar <= 1e-6 * np.abs(best))).all()):
+            look.left_piece = (look.down - look.down_before) / look.h
+            look.right_piece = (look.up_before - look.up) / look.h
+        precise = look.bar <= 1e-10 * np.abs(look.value)
+        settled = (precise | (look.floor_now >= look.bar / 2)) & (look.not_shrinking == 0)
+        ends = settled.all(axis=1) | (look.h[:, 0] / 2 < least[running]) | (level == MOST - 1)
+        if level >= LEVELS:
+            ends |= (settled | (look.bar <= 1e-6 * np.abs(look.value))).all(axis=1)
+        if ends.any():
+            rows = running[ends]
+            finished.append((rows, _finish(look[ends], [paths[i] for i in rows], noise, least[rows])))
+            running, look = running[~ends], look[~ends]
+            tableau.keep(~ends)
+        if not running.size:
             break
-    jump = (unshrunk >= JUMP) & np.isfinite(up - down)
-    left, right, bent, kink = sides(before, (up, down), h, noise)
-    if bent.any() and h > NEAR > least:  # two kinks, one on each side, would look like a kink at 0
-        wider, closer = [(phi(t), phi(-t)) for t in (2 * NEAR, NEAR)]
-        here, there, still_bent, _ = sides(wider, closer, NEAR, noise)
-        smooth = bent & ~still_bent & (np.abs(right - left) * NEAR > 256 * noise)
-        left, right = np.where(smooth, here, left), np.where(smooth, there, right)
-        bent, kink = bent & ~smooth, kink & ~smooth
-        bar = np.where(smooth, np.maximum(bar, np.abs(best - (left + right) / 2)), bar)
-    left, right = np.where(jump, pieces[0], left), np.where(jump, pieces[1], right)
-    return Derivative(best, bar, floor, left, right, kink, bent, jump, swing, seen, flat)
+    order = np.argsort(np.concatenate([rows for rows, _ in finished]))
+    return Derivative.joined([found for _, found in finished])[order]
 
 
-def _finite_step(phi, step):
-    """(h, phi(h), phi(-h)) for the largest h of step, step/16, … at which all values are finite, or most of them."""
+def _first_step(paths, steps, tableau):
+    """The _Look at the largest step of each path at which its changes are finite."""
+    h, up, down = (np.array(part) for part in zip(*[_finite_step(path, h) for path, h in zip(paths, steps)]))
+    h, change, zeros = h[:, None], np.maximum(np.abs(up), np.abs(down)), np.zeros(up.shape)
+    return _Look(
+        h=h, up=up, down=down, up_before=up, down_before=down,
+        value=tableau.add(h, up, down)[0], bar=np.full(up.shape, np.inf), floor=zeros, floor_now=zeros,
+        steepest=np.fmax(np.abs(up), change) / h, above_noise=zeros > 0, is_stair=zeros > 0, has_changed=change > 0,
+        not_shrinking=np.zeros(up.shape, int), left_piece=0 * up, right_piece=0 * up,
+    )  # fmt: skip
+
+
+def _halve(look, paths, tableau, noise):
+    """Take the next step, half as large."""
+    look.h, look.up_before, look.down_before = look.h / 2, look.up, look.down
+    steps = look.h[:, 0]
+    look.up = np.array([path(h) for path, h in zip(paths, steps)])
+    look.down = np.array([path(-h) for path, h in zip(paths, steps)])
+    value, bar, look.floor_now = tableau.add(look.h, look.up, look.down)
+    better = bar < look.bar
+    look.value, look.bar = np.where(better, value, look.value), np.where(better, bar, look.bar)
+    look.floor = np.where(better, look.floor_now, look.floor)
+    change = np.maximum(np.abs(look.up), np.abs(look.down))
+    look.steepest = np.fmax(look.steepest, change / look.h)
+    look.has_changed = look.has_changed | (change > 0)
+    look.above_noise = np.where(better, change > noise, look.above_noise)
+    look.is_stair = np.where(better, look.has_changed & (change == 0), look.is_stair)
+    before = np.maximum(np.abs(look.up_before), np.abs(look.down_before))
+    shrinks = (change <= np.maximum(64 * noise, 0.9 * before)) | (change < LEAST_JUMP)
+    look.not_shrinking = np.where(shrinks, 0, look.not_shrinking + 1)
+
+
+def _finish(look, paths, noise, least):
+    """The Derivative that a _Look has ended with."""
+    is_jump = (look.not_shrinking >= JUMP) & np.isfinite(look.up - look.down)
+    before = look.up_before, look.down_before
+    left, right, differ, is_kink = one_sided_slopes(before, (look.up, look.down), look.h, noise)
+    for i in np.flatnonzero(differ.any(axis=1) & (look.h[:, 0] > NEAR) & (least < NEAR)):
+        # two kinks, one on each side, would look like a kink at 0
+        wider, closer = [(paths[i](h), paths[i](-h)) for h in (2 * NEAR, NEAR)]
+        left_near, right_near, still_differ, _ = one_sided_slopes(wider, closer, NEAR, noise)
+        smooth = differ[i] & ~still_differ & (np.abs(right[i] - left[i]) * NEAR > 256 * noise)
+        left[i], right[i] = np.where(smooth, left_near, left[i]), np.where(smooth, right_near, right[i])
+        differ[i], is_kink[i] = differ[i] & ~smooth, is_kink[i] & ~smooth
+        off = np.abs(look.value[i] - (left[i] + right[i]) / 2)
+        look.bar[i] = np.where(smooth, np.maximum(look.bar[i], off), look.bar[i])
+    return Derivative(
+        value=look.value, bar=look.bar, floor=look.floor, is_kink=is_kink, slopes_differ=differ, is_jump=is_jump,
+        left=np.where(is_jump, look.left_piece, left), right=np.where(is_jump, look.right_piece, right),
+        steepest=look.steepest, above_noise=look.above_noise, is_stair=look.is_stair,
+    )  # fmt: skip
+
+
+def _finite_step(path, step):
+    """(h, the change at h, at -h) for the largest h of step, step/16, … at which all values are finite, or most of
+    them."""
     tried = []
     for k in range(9):
         h = step / 16**k
-        up, down = phi(h), phi(-h)
+        up, down = path(h), path(-h)
         tried.append((np.count_nonzero(~np.isfinite(up - down)), k, h, up, down))
         if tried[-1][0] == 0:
             break
     return min(tried, key=lambda t: t[:2])[2:]
 
 
-def sides(before, here, h, noise):
-    """(left slope, right slope, do they differ, and by much?), from (phi(2h), phi(-2h)) and (phi(h), phi(-h)). Unless
-    they differ, (phi(h) + phi(-h)) / h tends to 0."""
+def one_sided_slopes(before, here, h, noise):
+    """(the left slope, the right slope, bool: they differ, bool: they differ by a thousandth), from the changes
+    (up, down) at 2h and at h. Unless they differ, (up + down) / h tends to 0."""
     up, down = here
     right, left = 2 * up / h - before[0] / (2 * h), before[1] / (2 * h) - 2 * down / h
     bend, bend_before = (up + down) / h, (before[0] + before[1]) / (2 * h)
-    bent = (np.abs(bend) > 32 * noise / h) & (np.abs(bend - bend_before) < 0.25 * np.abs(bend))
-    return left, right, bent, bent & (np.abs(bend) > 1e-3 * (np.abs(up) + np.abs(down)) / (2 * h))
+    differ = (np.abs(bend) > 32 * noise / h) & (np.abs(bend - bend_before) < 0.25 * np.abs(bend))
+    return left, right, differ, differ & (np.abs(bend) > 1e-3 * (np.abs(up) + np.abs(down)) / (2 * h))
 
 
-def rungs(step, highest, lowest):
+def survey_steps(step, highest, lowest):
     """The steps of a survey, falling by RATIO: step among them, the others between lowest and highest."""
     above, below = (max(0, math.floor(math.log(ratio, RATIO))) for ratio in (highest / step, step / lowest))
     return [step * float(RATIO) ** k for k in range(above, -below - 1, -1)]
 
 
-def survey(phi, noise, steps, least_jump=LEAST_JUMP):
-    """(the Derivative from all of `steps`, is each component on a plateau?). Of several plateaus the one at the
-    smallest steps counts, since a derivative is a limit; without one, the tightest estimate. Where phi does not change
-    at the smallest steps, it is flat, or its stairs are the function's own: 0 is their slope, and a plateau."""
-    tableau, found = Tableau(noise, RATIO), []
+def survey(path, noise, steps, least_jump=LEAST_JUMP):
+    """(the Derivative from all of `steps`, bool: each component is on a plateau).
+
+    Of several plateaus the one at the smallest steps counts, since a derivative is a limit; without one, the tightest
+    estimate. Where the function does not change at the smallest steps, rounding has flattened it, or it has stairs of
+    its own that are higher than least_jump: then 0 is the slope, and a plateau."""
+    tableau, estimates = Tableau(noise, RATIO), []
     for h in steps:
-        up, down = phi(h), phi(-h)
-        found.append((*tableau.add(h, up, down), np.maximum(np.abs(up), np.abs(down)) / h))
-    values, bars, roundings, swings = (np.array(part) for part in zip(*found))
-    # a part of a plateau is clear of the noise, shrinks with the step, as a jump does not, and has a tight bar
-    shrinks = np.concatenate([np.ones_like(swings[:1], bool), swings[1:] <= RATIO / 2 * swings[:-1]])
-    good = (swings * np.array(steps)[:, None] > 2 * noise) & shrinks & (bars <= TIGHT * swings)
+        up, down = path(h), path(-h)
+        estimates.append((*tableau.add(h, up, down), np.maximum(np.abs(up), np.abs(down)) / h))
+    values, bars, roundings, slopes = (np.array(part) for part in zip(*estimates))
+    best, last, plateau = _plateaus(values, bars, slopes, np.array(steps)[:, None], noise)
+    columns = np.arange(best.size)
+    left, right, differ, is_kink = np.zeros((4, best.size))
+    for k in np.unique(last):
+        wider, closer = [(path(h), path(-h)) for h in (2 * steps[k], steps[k])]
+        now = one_sided_slopes(wider, closer, steps[k], noise)
+        old = left, right, differ, is_kink
+        left, right, differ, is_kink = (np.where(last == k, *pair) for pair in zip(now, old))
+    value, bar, floor, steepest = (table[best, columns] for table in (values, bars, roundings, slopes))
+    changes = slopes * np.array(steps)[:, None]
+    least_change = np.where(changes > 0, changes, np.inf).min(axis=0)
+    is_still = (slopes[-1] == 0) & np.isfinite(least_change)
+    has_stairs = is_still & (least_change > least_jump)
+    found = Derivative(
+        value=np.where(has_stairs, 0, value), bar=np.where(has_stairs, 0, bar), floor=floor, left=left, right=right,
+        is_kink=is_kink > 0, slopes_differ=differ > 0, is_jump=np.zeros(best.size, bool), steepest=steepest,
+        above_noise=changes[best, columns] > noise, is_stair=is_still & ~has_stairs,
+    )  # fmt: skip
+    return found, plateau | has_stairs
+
+
+def _plateaus(values, bars, slopes, steps, noise):
+    """For each component: (the index of the best estimate, of the last step of its plateau, bool: there is one).
+
+    A step is part of a plateau if its change is clear of the noise and shrinks with the step, which that of a jump does
+    not, and if its bar is tight."""
+    shrinks = np.concatenate([np.ones_like(slopes[:1], bool), slopes[1:] <= RATIO / 2 * slopes[:-1]])
+    good = (slopes * steps > 2 * noise) & shrinks & (bars <= TIGHT * slopes)
     best = np.argmin(np.where(np.isfinite(values), bars, np.inf), axis=0)
     last, plateau = best.copy(), np.zeros(best.size, bool)
     length, here, columns = np.zeros(best.size, int), np.zeros(best.size, int), np.arange(best.size)
@@ -161,19 +285,6 @@ def survey(phi, noise, steps, least_jump=LEAST_JUMP):
         agree = np.abs(values[k] - values[here, columns]) <= 3 * (bars[k] + bars[here, columns])
         length = np.where(good[k], np.where(agree, length + 1, 1), 0)
         here = np.where((length == 1) | (bars[k] < bars[here, columns]), k, here)
-        long = length >= PLATEAU
-        best, last, plateau = np.where(long, here, best), np.where(long, k, last), plateau | long
-    left, right, bent, kink = np.zeros((4, best.size))
-    for k in np.unique(last):
-        wider, closer = [(phi(t), phi(-t)) for t in (2 * steps[k], steps[k])]
-        now = sides(wider, closer, steps[k], noise)
-        left, right, bent, kink = (np.where(last == k, new, old) for new, old in zip(now, (left, right, bent, kink)))
-    value, bar, floor, swing = (table[best, columns] for table in (values, bars, roundings, swings))
-    changes = swings * np.array(steps)[:, None]
-    edge = np.where(changes > 0, changes, np.inf).min(axis=0)  # the smallest change that there is
-    still, seen = (swings[-1] == 0) & np.isfinite(edge), changes[best, columns] > noise
-    stairs = still & (edge > least_jump)
-    value, bar = np.where(stairs, 0, value), np.where(stairs, 0, bar)
-    never = np.zeros(best.size, bool)
-    d = Derivative(value, bar, floor, left, right, kink > 0, bent > 0, never, swing, seen, still & ~stairs)
-    return d, plateau | stairs
+        is_long = length >= PLATEAU
+        best, last, plateau = np.where(is_long, here, best), np.where(is_long, k, last), plateau | is_long
+    return best, last, plateau

@@ -10,12 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.tables import columns
-
-PASS, KINK, WARN, INCONCLUSIVE, NONFINITE, FAIL = SEVERITY = (
-    "PASS", "KINK", "WARN", "INCONCLUSIVE", "NONFINITE", "FAIL"
-)  # fmt: skip
-
+from .verdicts import FAIL, INCONCLUSIVE, KINK, PASS, SEVERITY, passes
 
 OURS = str(Path(__file__).parents[1])
 INSTALLED = {*sysconfig.get_paths().values(), *site.getsitepackages()}
@@ -53,7 +48,7 @@ class Finding:
     excess: float = 0.0  # |analytic - numeric| / allowed: more than 1 fails
     left: float | None = None  # one-sided slopes
     right: float | None = None
-    jump: bool = False  # does the function itself jump there?
+    jump: bool = False  # the function itself jumps there
     note: str = ""
     hints: list[str] = field(default_factory=list)
     probe: str = ""  # the probe that found it, if one did
@@ -93,14 +88,13 @@ class GradcheckReport:
     left_out: dict[str, str] = field(default_factory=dict)  # probe -> why it does not apply here
     ops: list[str] = field(default_factory=list)  # names of the ops that the function recorded
     leaves: list = field(default_factory=list)  # (name, shape, dtype as given, strides)
-    strict: bool = False  # does a WARN fail?
+    strict: bool = False  # a WARN fails
     culprit: str = ""  # the op that fails when checked alone
     evaluations: int = 0
     seconds: float = 0.0
 
     def __bool__(self):
-        fails = {PASS: False, KINK: self.kinks == "error", WARN: self.strict}
-        return bool(self.findings) and not any(fails.get(f.verdict, True) for f in self.findings)
+        return bool(self.findings) and all(passes(f.verdict, self.kinks, self.strict) for f in self.findings)
 
     @property
     def verdict(self) -> str:
@@ -201,7 +195,7 @@ def number(x, form=".6g"):
 
 
 def _differ(left, right):
-    """Do two slopes differ by more than the steps that they were taken with?"""
+    """True if two slopes differ by more than the steps explain that they were taken with."""
     return abs(left - right) > 1e-2 * max(abs(left), abs(right))
 
 
@@ -212,16 +206,17 @@ def _ratio(analytic, numeric):
 # -- hints: what a wrong gradient looks like, in words
 
 
-def ratio_hint(analytic, numeric, sizes):
-    """What usually causes an error of this ratio, or "". sizes: of all dims of the input and the outputs."""
+def ratio_hint(analytic, numeric, sizes, has_two_uses):
+    """What usually causes an error of this ratio, or "". sizes: of all dims of the input and the outputs. has_two_uses:
+    True if a value in the graph is used twice, so that two contributions add up."""
     if analytic == 0:
         return "no gradient arrives: a contribution is missing, a mask is the wrong way round, or it was not recorded"
     if numeric == 0:
         return "a gradient where the function does not change"
     r = analytic / numeric
     causes = {
-        0.5: "half: one of two uses or contributions is missing",
-        2.0: "double: a contribution is counted twice",
+        0.5: "half: one of two uses is missing" if has_two_uses else "the ratio is 0.5",
+        2.0: "double: one of two uses is counted twice" if has_two_uses else "the ratio is 2",
         -1.0: "the sign is wrong",
     }
     for n in sorted({n for n in sizes if n > 1}):
@@ -237,19 +232,19 @@ def ratio_hint(analytic, numeric, sizes):
 
 
 def patterns(shape, analytic, numeric, others):
-    """What the wrong Jacobian (outputs, elements) of a leaf of this shape is instead, as a list of sentences. others:
-    {name of another leaf: its numeric Jacobian}."""
+    """Sentences that say what else the wrong Jacobian (outputs, elements) of a leaf of this shape is: that of another
+    leaf, or its transpose. others: {name of another leaf: its numeric Jacobian}."""
     found = [
         f"this is the gradient of {name}: two inputs are swapped"
         for name, theirs in others.items()
-        if _alike(analytic, theirs) and not _alike(numeric, theirs)
+        if _is_close(analytic, theirs) and not _is_close(numeric, theirs)
     ]
     if len(shape) > 1 and shape[-1] == shape[-2]:
         square = (-1, *shape)
-        if _alike(analytic.reshape(square).swapaxes(-1, -2), numeric.reshape(square)):
+        if _is_close(analytic.reshape(square).swapaxes(-1, -2), numeric.reshape(square)):
             found.append("this is the gradient transposed")
     return found
 
 
-def _alike(a, b):
+def _is_close(a, b):
     return a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-9 * np.abs(b).max(initial=0))

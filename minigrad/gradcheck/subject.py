@@ -40,7 +40,7 @@ class Subject:
         self.constants = constants  # (name, array passed, copy of it before the call) of the latest call
         self.random_state = default_generator.state
         self.evaluations = 0
-        self.needs_graph = False  # the function takes a gradient inside
+        self.needs_graph = False  # the function does not run under no_grad, since it takes a gradient inside
 
     @property
     def arrays(self):
@@ -154,12 +154,17 @@ class Forward:
         return [(op, node) for op, nodes in reachable(self.roots, 0).items() for node in nodes.values()]
 
     @property
-    def hides(self):
-        """Does an op on that way run others inside, as a fused one does, or anything at all, as one of a user's may?"""
+    def has_hidden_ops(self):
+        """True if an op on that way runs others inside, as a fused one does, or anything at all, as a user's may."""
         return any(op.rounds_inside or not op.primitive for op, _ in self.results())
 
+    def uses_a_value_twice(self):
+        """True if a value on that way is used twice, so that its gradient is a sum."""
+        parents = [parent for op in reachable(self.roots, 0) for parent in op.parents if parent is not None]
+        return len(parents) > len(set(parents))
+
     def unchecked(self):
-        """What requires a gradient, takes part, and is none of the leaves, as text; "" if nothing does."""
+        """The values that require a gradient, take part, and are none of the leaves, as text; "" if there are none."""
         found = {}
         for op in reachable(self.roots, 0):
             for parent in op.parents:

@@ -15,8 +15,9 @@ from ..random import default_generator
 from ..tensor import tensor
 from .check import gradcheck
 from .probes import CHEAP
-from .report import FAIL, SEVERITY, WARN, GradcheckReport, raised
+from .report import GradcheckReport, columns, raised
 from .subject import flat
+from .verdicts import FAIL, SEVERITY, WARN
 
 
 @dataclass

@@ -152,7 +152,7 @@ plant("true gradient 1e-6 returned as 0", Exp, case(uniform((3, 4), -14.5, -13.5
 plant("1 of 4096 elements off by 50 %", Tanh, case((64, 64)), by="direction", backward=one_element)
 plant("not recorded", Exp, differentiable=False)
 plant("wrong sign", Sub, backward=lambda self, dy: (dy, dy), hint="the sign is wrong")
-plant("power rule without its factor", Pow, backward=given(lambda dy, a, b: (dy * a, None)), hint="half")
+plant("power rule without its factor", Pow, backward=given(lambda dy, a, b: (dy * a, None)), hint="the ratio is 0.5")
 plant("an input forgotten", Product, PAIR, backward=given(lambda dy, a, b: (dy * b, None)), hint="no gradient arrives")
 plant("swapped operands", Product, PAIR, backward=given(lambda dy, a, b: (dy * a, dy * b)), hint="swapped")
 plant("gradient transposed", MatrixProduct, SQUARES, hint="the gradient transposed",

@@ -6,7 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad.gradcheck import FAIL, gradcheck
 from minigrad.gradcheck.call import subject_of
-from minigrad.gradcheck.culprit import culprit
+from minigrad.gradcheck.culprit import find_culprit
 from minigrad.nn import functional as F
 
 
@@ -87,4 +87,4 @@ def test_what_comes_from_the_forward_is_no_input_of_its_own():
     }.items():
         with subject_of(fn, (logits,), None) as subject:
             second = subject.derivative(np.random.default_rng(0))
-            assert culprit(second) == "", name
+            assert find_culprit(second) == "", name

@@ -6,7 +6,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.gradcheck import gradcheck
-from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS
+from minigrad.gradcheck.verdicts import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS
 
 from .generated import generated
 

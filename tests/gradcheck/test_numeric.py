@@ -42,16 +42,16 @@ def test_three_bars_cover_the_error(f, df):
 @pytest.mark.parametrize("x", [1e-3, 1e-5, 1e-7])
 def test_a_kink_near_by_is_stepped_around(x):
     value, bar, d = at(np.abs, x)
-    assert abs(value - 1) <= 3 * bar and (bar < 1e-3 or d.kink[0])
+    assert abs(value - 1) <= 3 * bar and (bar < 1e-3 or d.is_kink[0])
 
 
 def test_kinks_and_jumps_are_told_from_slopes():
     _, _, d = at(np.abs, 0.0)
-    assert d.kink[0] and not d.jump[0] and d.left[0] == pytest.approx(-1) and d.right[0] == pytest.approx(1)
-    assert at(np.floor, 2.0)[2].jump[0]
+    assert d.is_kink[0] and not d.is_jump[0] and d.left[0] == pytest.approx(-1) and d.right[0] == pytest.approx(1)
+    assert at(np.floor, 2.0)[2].is_jump[0]
     for smooth in (np.sin, np.exp, lambda x: x**2, lambda x: x**4, lambda x: x**3, lambda x: 0 * x):
         _, _, d = at(smooth, 0.0)
-        assert not d.kink[0] and not d.jump[0]
+        assert not d.is_kink[0] and not d.is_jump[0]
 
 
 def test_the_step_shrinks_into_the_domain():

@@ -9,7 +9,8 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import GradcheckError, gradcheck
-from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, NONFINITE
+from minigrad.gradcheck.report import columns
+from minigrad.gradcheck.verdicts import FAIL, INCONCLUSIVE, NONFINITE
 
 from .wrong_sin import WrongSin, data, values, wrong_sin
 
@@ -41,13 +42,26 @@ def test_the_message_is_one_to_act_on():
 
 @pytest.mark.parametrize(
     "factor, hint",
-    [(0.5, "half"), (2.0, "double"), (-1.0, "sign"), (0.0, "no gradient arrives"), (4.0, "4 times too large"),
-     (1 / 3, "3 times too small"), (math.sqrt(3), "1/√3 was left out"), (1 + 1e-6, "off by 1e-06 of itself")],
+    [(0.5, "the ratio is 0.5"), (2.0, "the ratio is 2"), (-1.0, "sign"), (0.0, "no gradient arrives"),
+     (4.0, "4 times too large"), (1 / 3, "3 times too small"), (math.sqrt(3), "1/√3 was left out"), (1 + 1e-6, "off by 1e-06 of itself")],
 )  # fmt: skip
 def test_ratio_hints(factor, hint):
 
     report = gradcheck(partial(WrongSin.apply, factor=factor), data(3, 4), raise_on_fail=False, probes=())
     assert hint in report.message()
+
+
+@pytest.mark.parametrize("factor, hint", [(0.5, "half: one of two uses"), (2.0, "double: one of two uses")])
+def test_two_uses_are_named_where_there_are_two(factor, hint):
+    def twice(x):
+        return WrongSin.apply(x, factor=factor) + WrongSin.apply(x, factor=factor)
+
+    for fn, is_hinted in (twice, True), (lambda x: 2 * WrongSin.apply(x, factor=factor), False):
+        assert (hint in gradcheck(fn, data(3, 4), raise_on_fail=False).message()) == is_hinted
+
+
+def test_columns_stand_below_each_other():
+    assert columns([["a", "bb", "c"], ["aaa", "b", "de"]]) == ["a    bb  c", "aaa  b   de"]
 
 
 def test_table():

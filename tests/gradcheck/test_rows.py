@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 
 from minigrad.autograd.cases import case
-from minigrad.gradcheck.report import FAIL, PASS
 from minigrad.gradcheck.sweep import Row, inputs_of, sweep, worst_first
+from minigrad.gradcheck.verdicts import FAIL, PASS
 
 
 def row(name, verdict, error):

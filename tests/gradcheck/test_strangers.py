@@ -10,7 +10,8 @@ import pytest
 import minigrad as mg
 from minigrad import Op
 from minigrad.gradcheck import FAIL, KINK, PASS, WARN, GradcheckError, GradcheckWarning, gradcheck
-from minigrad.gradcheck.report import SEVERITY, Finding, GradcheckReport
+from minigrad.gradcheck.report import Finding, GradcheckReport
+from minigrad.gradcheck.verdicts import SEVERITY
 
 rng = np.random.default_rng(11)
 X = rng.standard_normal((3, 4))

@@ -14,7 +14,7 @@ from minigrad import nn
 from minigrad.autograd import Storage, registry
 from minigrad.backend import reference
 from minigrad.gradcheck import PROBES, GradcheckError, check_op, gradcheck
-from minigrad.gradcheck.report import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS
+from minigrad.gradcheck.verdicts import FAIL, INCONCLUSIVE, KINK, NONFINITE, PASS
 from minigrad.nn import functional as F
 
 from .wrong_sin import WrongSin, data, values, wrong_sin

@@ -9,12 +9,13 @@ import zlib
 
 import numpy as np
 
-from ..report import FAIL, NONFINITE, PASS, Finding, NotApplicable, failure, raised
+from ..report import Finding, NotApplicable, failure, raised
+from ..verdicts import FAIL, NONFINITE, PASS
+from .at_point import check_point
 from .conditions import (
     Probed, alone, cotangents, device, float16, float32, interleaved, layouts, linearity, modes, repeatable,
     repeated_input, unchanged,
 )  # fmt: skip
-from .elsewhere import check_point
 from .points import Point, growth, indices, parameters, sizes, values
 
 PROBES = {

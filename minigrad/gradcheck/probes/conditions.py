@@ -10,11 +10,12 @@ import numpy as np
 
 from ... import autograd, backend
 from ..call import op_of, subject_of
-from ..culprit import piece
+from ..culprit import piece_signature
 from ..differences import EPS
 from ..pair import Pair
-from ..report import FAIL, PASS, WARN, Finding, NotApplicable, failure
+from ..report import Finding, NotApplicable, failure
 from ..subject import PRECISION, difference_of, host, joined
+from ..verdicts import FAIL, PASS
 from .points import cuts, is_ours
 
 TINY = float(np.finfo(np.float64).tiny)
@@ -28,14 +29,15 @@ class Probed:
         self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
         self.fn, self.inputs, self.wrt, self.order, self.strict = fn, inputs, wrt, order, strict
         self.pair = fn if isinstance(fn, Pair) else None
-        self.coarsest = comparison.coarsest  # eps of the coarsest float dtype on the way
+        self.coarsest_eps = comparison.coarsest_eps  # eps of the coarsest float dtype on the way
         self.ran: list = []  # (op, inputs) of each op that ran
         with autograd.watch(lambda op, inputs, outputs: self.ran.append((op, inputs))):
             self.run = self.subject.run()
         if not self.run.roots:
             raise NotApplicable("no output depends on the inputs")
         self.dys = [self.rng.standard_normal(y.shape).astype(y.dtype) for y in self.run.outputs]
-        (self.gradient,), _, (self.flow,) = comparison.gradients([joined(self.dys)])
+        gradients = comparison.gradients([joined(self.dys)])
+        (self.gradient,), (self.terms,) = gradients.arrays, gradients.terms
         self.result = [self.run.y, *self.gradient]
 
     @functools.cached_property
@@ -67,29 +69,25 @@ class Probed:
             return None
         return [run.y, *self.backward(run)]
 
-    def as_warning(self, finding):
-        """The Finding, with WARN in place of FAIL unless the check is strict."""
-        if finding.verdict == FAIL and not self.strict:
-            finding.verdict = WARN
-        return finding
-
     @functools.cached_property
     def spread(self):
         """The change that rounding may make in the outputs, and in each leaf's gradient: rounding of the inputs, and of
         terms that cancel."""
         changes = [x.max(initial=0) for x in self.subject.spread(self.dys)]
         sizes = [np.abs(a[np.isfinite(a)]).max(initial=1e-300) for a in self.subject.arrays]
-        return [changes[0], *(change + EPS * self.flow / size for change, size in zip(changes[1:], sizes))]
+        return [changes[0], *(change + EPS * self.terms / size for change, size in zip(changes[1:], sizes))]
 
     def same(self, check, expected, found, note, slack=1e-10, arrays=None):
         """Findings for two results, [outputs, *gradient] or the gradient alone, that may differ by `slack` of the
         largest element, plus the rounding errors that are estimated at `arrays`, or else at the point."""
         names = ["", *(leaf.name for leaf in self.subject.leaves)][-len(expected) :]
         if slack:
-            slack = max(slack, 64 * self.coarsest)
+            slack = max(slack, 64 * self.coarsest_eps)
         elif self.pair:  # the order of NumPy's additions may depend on addresses
             slack = 8 * EPS
-        tiny = 16 * float(np.finfo(self.comparison.coarse).smallest_subnormal) if self.coarsest > EPS and slack else 0.0
+        tiny = 0.0
+        if self.coarsest_eps > EPS and slack:
+            tiny = 16 * float(np.finfo(self.comparison.coarsest_dtype).smallest_subnormal)
         for k, (name, a, b) in enumerate(zip(names, expected, found), -len(names)):
             largest, difference = np.abs(a[np.isfinite(a)]).max(initial=0), difference_of(a, b)
             allowed = slack * largest + tiny
@@ -405,7 +403,7 @@ def _in_dtype(p, dtype, chosen):
     off = 1e-3 if dtype == "float32" else 2e-2
     if run is None or not np.abs(run.y - p.run.y).max(initial=0) <= off * np.abs(p.run.y).max(initial=0):
         return  # it is undefined there, or its values are already far off
-    if piece(p.subject, arrays) != piece(p.subject, exact_arrays):  # on the other side of a kink
+    if piece_signature(p.subject, arrays) != piece_signature(p.subject, exact_arrays):  # on the other side of a kink
         return
     exact = p.backward(p.subject.run(exact_arrays), [dy.astype(np.float64) for dy in dys])
     try:

@@ -1,4 +1,7 @@
-"""The gradient at another point than the user's, against new differences there: wrong only where nothing excuses it."""
+"""The gradient at a Point, a call that a probe made up, against differences there.
+
+It is wrong only where nothing excuses it: a kink, noise, or the edge of a domain counts for nothing, since the user did
+not ask about this point."""
 
 from dataclasses import replace
 from reprlib import repr as shortened
@@ -9,25 +12,23 @@ from ... import autograd
 from ...tensor import Tensor
 from ..call import Keywords, label_of, subject_of
 from ..compare import Comparison, Directional, draw
-from ..culprit import at_a_kink, culprit, excuse, nearby
+from ..culprit import excuse_kinks, find_culprit, is_at_kink, moved_nearby
 from ..differences import STEP
-from ..report import FAIL, NONFINITE, PASS, SEVERITY, Finding, failure, told
+from ..report import Finding, failure, told
 from ..subject import host, joined, split
+from ..verdicts import FAIL, NONFINITE, PASS, SEVERITY, point_verdict
 from .points import by_numpy, is_bare_op, mapped_once
 
 SINGLES = 2  # elements that are checked one by one, the smallest and the largest
 MANY_OPS = 64  # only one element is checked if this many ops run: in a loop all elements go through the same ops
 MOST_KINKS = 2  # removed from a direction before it is given up: another point may have many
 SMALL = 2.0**-13  # a step at which functions that vary on a scale of 1 are straight, and not lost in rounding
-STRETCH = 0.8541  # steps of the second opinion are stretched by this
+STEP_FACTOR = 0.8541  # of the second opinion
 SHOWN = 8  # elements of an input in the text of a call: it has to fit a screen
 
 
 def check_point(p, point):
-    """Return the Finding for the gradient at a Point, or None if the forward raises there or gives NaN.
-
-    FAIL: the gradient differs from the slope. WARN: it is missing, or the Point may be invalid. PASS: it agrees, or
-    there is a kink or noise, which another point may have."""
+    """Return the Finding for the gradient at a Point, or None if the forward raises there or gives NaN."""
     inputs = mapped_once(point.inputs, by_numpy) if point.may_be_out_of_bounds and not p.pair else point.inputs
     with subject_of(point.fn, inputs, p.wrt) as subject:
         try:
@@ -44,13 +45,16 @@ def check_point(p, point):
     if not f or f.verdict == PASS:
         return f
     f.check, f.call = point.name, described(point)
-    ignored = point.has_grown and f.numeric == f.left == f.right == 0  # fn reads no more elements than it was given
-    return p.as_warning(f) if point.may_be_invalid or ignored else f
+    is_ignored = point.has_grown and f.numeric == f.left == f.right == 0  # fn reads only as many as it was given
+    both_are_numbers = f.analytic is not None and np.isfinite(f.analytic)
+    is_sure = both_are_numbers and not (point.may_be_invalid or is_ignored)
+    f.verdict = point_verdict(f.verdict, is_sure, p.strict)
+    return f
 
 
 def _run_with_sizes(subject):
     """(a run of the Subject, the sizes of all dims of what its ops took and returned)"""
-    sizes = set()
+    sizes: set = set()
 
     def look(op, inputs, outputs):
         sizes.update(n for x in (*inputs, *outputs) if isinstance(x, Tensor) for n in x.shape)
@@ -60,6 +64,7 @@ def _run_with_sizes(subject):
 
 
 def _checked(p, point, subject, run):
+    """The Finding at a point where the forward runs: a FAIL, or a PASS; None if the backward may raise there."""
     dys = [p.rng.standard_normal(y.shape).astype(y.dtype) for y in run.outputs]
     try:
         gradient = run.gradient(dys) if run.roots else [np.zeros(leaf.array.shape) for leaf in subject.leaves]
@@ -67,7 +72,7 @@ def _checked(p, point, subject, run):
         overflow = p.pair and isinstance(error, OverflowError)  # where NumPy's numbers are infinite
         if isinstance(error, NotImplementedError) or overflow or is_bare_op(p) or point.backward_may_raise:
             return None
-        return p.as_warning(failure(point.name, f"the forward runs, but the backward raises {told(error)}"))
+        return failure(point.name, f"the forward runs, but the backward raises {told(error)}")
     gradient = joined(gradient)
     undefined = ~np.isfinite(gradient)
     if not run.y.size or not subject.size:
@@ -78,22 +83,24 @@ def _checked(p, point, subject, run):
         doubtful.append(_unit(joined(subject.arrays), int(p.rng.choice(np.flatnonzero(undefined)))))
     if not doubtful:
         return Finding(point.name, PASS)
-    try:  # a real error shows also at steps that are stretched by an odd factor
-        found = _in_doubt(p, subject, doubtful, 1.0)
-        again = _in_doubt(p, subject, doubtful, STRETCH) if found.verdict != PASS else found
+    try:  # a real error shows also at steps that are multiplied by an odd factor
+        found = _compare_in_doubt(p, subject, doubtful, 1.0)
+        again = _compare_in_doubt(p, subject, doubtful, STEP_FACTOR) if found.verdict != PASS else found
     except Exception:  # the forward raises close by; the backward has run here
         return None
     return min(found, again, key=lambda f: SEVERITY.index(f.verdict))
 
 
 def _directions(p, subject, defined):
-    """One random direction in all leaves, of the size of each, and a few that move one element."""
+    """One random direction in all leaves, of the size of each, and a few that move one element. For a function of
+    minigrad's own ops the first is enough: what it detaches is missing in all of it."""
     x = joined(subject.arrays)
     sizes = [_scale_of(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in subject.arrays]
     directions = [joined([size * draw(p.rng, a.shape) for size, a in zip(sizes, subject.arrays)])]
     few = 0 if p.is_composition else SINGLES if len(p.ran) < MANY_OPS else 1
-    singles = dict.fromkeys([int(np.abs(x).argmin()), int(np.abs(x).argmax()), *p.rng.permutation(x.size)[:few]])
-    directions += [_unit(x, j) for j in list(singles)[:few]] if x.size > 1 else []
+    if few and x.size > 1:
+        singles = dict.fromkeys([int(np.abs(x).argmin()), int(np.abs(x).argmax()), *p.rng.permutation(x.size)[:few]])
+        directions += [_unit(x, j) for j in list(singles)[:few]]
     return [u * defined for u in directions]
 
 
@@ -110,9 +117,10 @@ def _scale_of(x):
 
 
 def _agrees(subject, run, dys, gradient, u):
-    """Do few differences leave no doubt along u? A central one agrees with the gradient to a ten-millionth of what
-    there is to see, at a step small beside x or beside 1, or two to four at larger steps do, extrapolated: no wrong
-    gradient would. A gradient of 0 is also right where the function does not change at all close by."""
+    """True if a central difference along u agrees with the gradient to 1e-7 of the steepest slope seen. It is taken at
+    a small step, or at larger steps with Richardson's extrapolation. A wrong gradient would agree with none.
+
+    A gradient of 0 is also right where the function does not change at all close by."""
     cotangent, analytic = joined(dys), (gradient[u != 0] * u[u != 0]).sum()
     if not np.isfinite(run.y).all():
         return False
@@ -125,55 +133,57 @@ def _agrees(subject, run, dys, gradient, u):
 
     try:
         for t in (h / 64, SMALL / np.abs(u).max()):
-            slope, swing = difference(t)
-            if abs(analytic - slope) <= 1e-7 * swing:
+            slope, steepest = difference(t)
+            if abs(analytic - slope) <= 1e-7 * steepest:
                 return True
         row: list = []
         for k in range(4):
-            slope, swing = difference(h / 2**k)
+            slope, steepest = difference(h / 2**k)
             above, row = row, [slope]
-            for order, before in enumerate(above, 1):  # Richardson's extrapolation
+            for order, before in enumerate(above, 1):
                 row.append(row[-1] + (row[-1] - before) / (4**order - 1))
-            if k and abs(analytic - row[-1]) <= 1e-7 * swing:
+            if k and abs(analytic - row[-1]) <= 1e-7 * steepest:
                 return True
     except Exception:  # a step away, fn raises or has another number of outputs
         pass
     return False
 
 
-def _in_doubt(p, subject, doubtful, stretch):
-    """The Finding along those directions, with error bars and all excuses: where the function jumps, no gradient is
-    right."""
-    comparison = Comparison(subject, p.rng, p.comparison.rtol, stretch=stretch)
-    at_kink = len(doubtful) > 1 and at_a_kink(subject, p.rng)
+def _compare_in_doubt(p, subject, doubtful, step_factor):
+    """The Finding along those directions, with error bars and all excuses: a FAIL, or a PASS for whatever is no sure
+    error. Where the function jumps, no gradient is right."""
+    comparison = Comparison(subject, p.rng, p.comparison.rtol, step_factor=step_factor)
+    at_kink = len(doubtful) > 1 and is_at_kink(subject, p.rng)
     for u in doubtful[at_kink:]:  # at ties all elements kink together: removing them one by one would take long
         Directional(comparison, "", MOST_KINKS).check(u.copy())
-    excuse(comparison)
+    excuse_kinks(comparison)
     worst = Finding("", PASS, excess=min(1.0, max((f.excess for f in comparison.findings), default=0.0)))
     for f in comparison.findings:
         undefined = f.analytic is not None and not np.isfinite(f.analytic) and f.verdict in (NONFINITE, FAIL)
-        if undefined and _is_smooth(subject, f) and not _excused(subject, p.rng, f):
+        if undefined and _is_smooth(subject, f) and not _may_be_undefined(subject, p.rng, f):
             f.verdict, f.excess, f.note = FAIL, np.inf, "the function is finite and smooth here, its gradient is not"
-            worst = p.as_warning(f) if worst.verdict != FAIL else worst
-        elif f.verdict == FAIL and not undefined and not _explained(comparison, f):
+            worst = f
+        elif f.verdict == FAIL and not undefined and not _is_explained(comparison, f):
             return f
     return worst
 
 
-def _explained(comparison, f):
-    """Can a kink or rounding inside the function explain the difference? At a jump: does an op inside switch to another
-    formula here? In a hidden function: do terms as large as x round away a difference this small, or do several relus
-    kink at once, each with slope 0? (One-sided slopes that differ by less than a tenth are a curve, not a kink.)"""
+def _is_explained(comparison, f):
+    """True if a kink or rounding inside the function explains the difference.
+
+    At a jump: an op inside switches to another formula here. In a function with a hidden inside: terms as large as x
+    round away a difference this small, or several relus kink at once, each with slope 0. (One-sided slopes that differ
+    by less than a tenth are a curve, not a kink.)"""
     subject = comparison.subject
     if f.jump:
-        return at_a_kink(subject, comparison.rng)
-    bent = f.left is not None and not abs(f.left - f.right) <= 0.1 * max(abs(f.left), abs(f.right))
-    lost = abs(f.analytic - f.numeric) <= comparison.coarsest / STEP * np.abs(joined(subject.arrays)).max()
-    return subject.run().hides and (lost or (bent and not f.analytic))
+        return is_at_kink(subject, comparison.rng)
+    has_kink = f.left is not None and not abs(f.left - f.right) <= 0.1 * max(abs(f.left), abs(f.right))
+    lost = abs(f.analytic - f.numeric) <= comparison.coarsest_eps / STEP * np.abs(joined(subject.arrays)).max()
+    return subject.run().has_hidden_ops and (lost or (has_kink and not f.analytic))
 
 
 def _is_smooth(subject, f):
-    """Do the differences show one slope: the same on both sides, or on both sides tiny compared with the values?"""
+    """True if the differences show one slope: the same on both sides, or tiny on both sides, beside the values."""
     if f.left is None or not np.isfinite([f.numeric, f.bar, f.left, f.right]).all():
         return False
     steepest = max(abs(f.left), abs(f.right))
@@ -181,8 +191,8 @@ def _is_smooth(subject, f):
     return smooth or (f.verdict == FAIL and steepest <= 1e-6 * np.abs(subject.run().y).max())
 
 
-def _excused(subject, rng, f):
-    """May a composition of right ops have a gradient that is not finite here?
+def _may_be_undefined(subject, rng, f):
+    """True if a composition of right ops may have a gradient here that is not finite.
 
     Where exp(x) is beyond the range of floats, 1 / exp(x) still is 0, but no chain rule gets across; sqrt(x²)² has a
     slope of infinity times 0 at 0, but not close by; and the area of a triangle on a line, sqrt(0), does not change
@@ -198,10 +208,10 @@ def _excused(subject, rng, f):
     if any(infinite) or len(ops) == 1:
         return any(infinite)
     for signs in ((-1, 1), (1,), (-1,)):  # at the edge of a domain, one side alone may be in it
-        near = nearby(subject, rng, 1e-3, signs).run()
+        near = moved_nearby(subject, rng, 1e-3, signs).run()
         if np.isfinite(joined([near.y, *near.gradient([np.ones(y.shape) for y in near.outputs])])).all():
             return True
-    return f.left == f.right == 0 and not culprit(subject)
+    return f.left == f.right == 0 and not find_culprit(subject)
 
 
 def described(point):
