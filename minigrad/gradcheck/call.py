@@ -107,7 +107,7 @@ class _Call:
                     "gradcheck computes in float64: pass the tensors that the function closes over as inputs"
                 )
             raise
-        if not any(x.dtype.kind == "f" for x in flat(y)):  # any gradient would pass without a float output
+        if not any(x.dtype.kind == "f" for x in flat(y)):  # any gradient would pass
             raise TypeError(nothing_returned(y))
         return y
 

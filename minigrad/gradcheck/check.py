@@ -10,7 +10,7 @@ import numpy as np
 from .call import prepared, subject_of
 from .compare import Comparison, check_directions, check_elements
 from .culprit import excuse_kinks, find_culprit
-from .probes import PROBES, SALT, run_probes
+from .probes import PROBES, SALT, UserCall, run_probes
 from .report import GradcheckError, GradcheckReport, GradcheckWarning
 from .verdicts import FAIL, WARN
 
@@ -63,7 +63,10 @@ def gradcheck(
     of floats, or takes NumPy arrays and nothing says what its gradient is.
     """
     __tracebackhide__ = True  # pytest shows the line that called this, and the message
-    probes = _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed)
+    _check_options(
+        mode=mode, kinks=kinks, directions=directions, order=order, seed=seed, rtol=rtol, atol=atol, eps=eps,
+    )  # fmt: skip
+    names = _probe_names(probes, mode)
     fn, inputs = prepared(fn, inputs, kwargs, vjp)
     rng = np.random.default_rng([SALT, seed])
     began = time.perf_counter()
@@ -71,13 +74,16 @@ def gradcheck(
         label = subject.label
         for _ in range(order - 1):
             subject = subject.derivative(rng)
-        comparison = Comparison(subject, rng, rtol, atol, eps)
+        comparison = Comparison(subject, rng, rtol, atol, first_step=eps)
         chosen = mode if mode != "auto" else "full" if subject.size <= FULL else "directional"
         if chosen == "directional":
             check_directions(comparison, directions)
         elif chosen == "full":
             check_elements(comparison, directions if mode == "auto" and comparison.y.size > FULL else None)
-        report = GradcheckReport(label, order, chosen, seed, rtol, kinks, list(comparison.findings), strict=strict)
+        report = GradcheckReport(
+            label=label, order=order, mode=chosen, seed=seed, rtol=rtol, kinks=kinks, strict=strict,
+            findings=list(comparison.findings),
+        )  # fmt: skip
         if not subject.size or not comparison.y.size:
             report.left_out["Jacobian"] = (
                 f"every {'output' if subject.size else 'input'} is empty: nothing was compared"
@@ -87,7 +93,7 @@ def gradcheck(
         if infinite := int(np.isinf(comparison.y).sum()):
             report.left_out["outputs"] = f"{infinite} of {comparison.y.size} are infinite, where there is no derivative"
         comparison.rng = np.random.default_rng([SALT, seed, 1])  # whatever was drawn before, the probes draw the same
-        run_probes(comparison, report, probes, (fn, inputs, wrt, order))
+        run_probes(comparison, report, names, UserCall(fn, inputs, wrt, order, strict))
         if any(f.verdict == FAIL for f in comparison.findings):
             excuse_kinks(comparison)
         report.leaves = [(x.name, x.given.shape, str(x.given.dtype), x.given.strides) for x in subject.leaves]
@@ -102,23 +108,30 @@ def gradcheck(
     return report
 
 
-def _checked(probes, mode, directions, order, rtol, atol, eps, kinks, seed):
-    """The names of the probes as a tuple, or "auto". Raises ValueError for an option that makes no sense."""
-    known = isinstance(probes, str) and probes in ("auto", "all")
-    listed = isinstance(probes, Iterable) and not isinstance(probes, str)
-    names = tuple(PROBES) if known else tuple(probes or ()) if listed else ()  # a generator yields them once only
-    for name, value, right, wanted in (
-        ("mode", mode, mode in ("auto", "full", "directional", "probes"), "auto, full, directional or probes"),
-        ("kinks", kinks, kinks in ("report", "error"), "report or error"),
-        ("directions", directions, isinstance(directions, WHOLE) and directions > 0, "1, 2, …"),
-        ("order", order, isinstance(order, WHOLE) and order > 0, "1, 2, …"),
-        ("seed", seed, isinstance(seed, WHOLE) and seed >= 0, "0, 1, 2, …"),
-        ("rtol", rtol, isinstance(rtol, NUMBER) and 0 <= rtol < 1, "a number from 0 to 1"),
-        ("atol", atol, isinstance(atol, NUMBER) and atol >= 0, "0 or more"),
-        ("eps", eps, eps is None or (isinstance(eps, NUMBER) and 0 < eps < 1), "a number between 0 and 1"),
-        ("probes", probes, (known or listed) and {*names} <= {*PROBES} and (names or mode != "probes"),
-         f"'auto', 'all' or names out of {', '.join(PROBES)}"),
-    ):  # fmt: skip
-        if not right:
-            raise ValueError(f"gradcheck: {name} must be {wanted}; got {value!r}")
-    return "auto" if known and probes == "auto" else names
+def _check_options(**given):
+    """Raise ValueError for an option that makes no sense."""
+    wanted: dict[str, tuple[Any, str]] = {  # (True if it makes sense, what makes sense)
+        "mode": (lambda x: x in ("auto", "full", "directional", "probes"), "auto, full, directional or probes"),
+        "kinks": (lambda x: x in ("report", "error"), "report or error"),
+        "directions": (lambda x: isinstance(x, WHOLE) and x > 0, "1, 2, …"),
+        "order": (lambda x: isinstance(x, WHOLE) and x > 0, "1, 2, …"),
+        "seed": (lambda x: isinstance(x, WHOLE) and x >= 0, "0, 1, 2, …"),
+        "rtol": (lambda x: isinstance(x, NUMBER) and 0 <= x < 1, "a number from 0 to 1"),
+        "atol": (lambda x: isinstance(x, NUMBER) and x >= 0, "0 or more"),
+        "eps": (lambda x: x is None or (isinstance(x, NUMBER) and 0 < x < 1), "a number between 0 and 1"),
+    }
+    for name, value in given.items():
+        is_right, description = wanted[name]
+        if not is_right(value):
+            raise ValueError(f"gradcheck: {name} must be {description}; got {value!r}")
+
+
+def _probe_names(probes, mode):
+    """The names of the probes to run as a tuple, or "auto". Raises ValueError for names that are none of PROBES."""
+    if isinstance(probes, str) and probes in ("auto", "all"):
+        return "auto" if probes == "auto" else tuple(PROBES)
+    is_list = isinstance(probes, Iterable) and not isinstance(probes, str)
+    names = tuple(probes) if is_list else ()  # a generator yields them once only
+    if not (is_list or probes is None) or not {*names} <= {*PROBES} or (mode == "probes" and not names):
+        raise ValueError(f"gradcheck: probes must be 'auto', 'all' or names out of {', '.join(PROBES)}; got {probes!r}")
+    return names

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd import Value, watch
-from .differences import EPS, LEAST_JUMP, PLATEAU, RATIO, STEP, derivative, derivatives, survey, survey_steps
+from .differences import AGREES, EPS, LEAST_JUMP, PLATEAU, RATIO, STEP, derivative, derivatives, survey, survey_steps
 from .report import Finding, patterns, ratio_hint
 from .subject import PRECISION, host, joined, split
 from .verdicts import CODE, FAIL, INCONCLUSIVE, KINK, MEANING, NONFINITE, PASS, SEVERITY, Pairs
@@ -155,7 +155,8 @@ class Comparison:
         noise = gradients.noise
         paths = [self.path(direction, gradients.cotangents) for direction in directions]
         steps = [self.steps(direction) for direction in directions]
-        first = derivatives(paths, noise, [s.first for s in steps], [s.least for s in steps])
+        first_steps, least_steps = [s.first for s in steps], [s.least for s in steps]
+        first = derivatives(paths, noise, first_steps, least_steps, analytic, min(AGREES, self.rtol / 100))
         pairs = self.pairs(analytic, first, size, gradients.terms)
         doubtful = self._doubtful(pairs, size, noise, paths, steps)
         for i in np.flatnonzero(doubtful.any(axis=1)):

@@ -23,6 +23,7 @@ LEAST_JUMP = 2.0**-20  # rounding of terms of size 1, also in float32, makes non
 RATIO = 4  # ratio of a step of the survey to the next
 PLATEAU = 3  # estimates that agree, one after the other: over a range of 16 in the step
 TIGHT = 0.1  # their bars are at most this part of the slope
+AGREES = 1e-9  # part of an expected slope within which the difference from two steps settles it
 
 
 @dataclass
@@ -127,12 +128,15 @@ def derivative(path, noise, step, least_step=0.0):
     return derivatives([path], noise, [step], [least_step])[0]
 
 
-def derivatives(paths, noise, steps, least_steps):
+def derivatives(paths, noise, steps, least_steps, expected=None, rtol=AGREES):
     """Return the Derivative along n paths, (n, K).
 
     The step of path i begins at steps[i]. It is halved until every component is known to 1e-10 or rounding dominates;
     beyond LEVELS while a component is unsettled, as at a kink, or near a pole; but not below least_steps[i], where
-    x + h would be rounded. noise, (K,): what rounding does to one value."""
+    x + h would be rounded. noise, (K,): what rounding does to one value.
+
+    expected, (n, K): slopes that are claimed. Where the value extrapolated from the first two steps agrees with them to
+    rtol, which no wrong slope does, and the one-sided slopes agree, no more steps are taken."""
     running, finished = np.arange(len(paths)), []
     least, tableau = np.array(least_steps, float), Tableau(noise, 2)
     look = _first_step(paths, steps, tableau)
@@ -143,6 +147,8 @@ def derivatives(paths, noise, steps, least_steps):
             look.right_piece = (look.up_before - look.up) / look.h
         precise = look.bar <= 1e-10 * np.abs(look.value)
         settled = (precise | (look.floor_now >= look.bar / 2)) & (look.not_shrinking == 0)
+        if level == 1 and expected is not None:
+            settled |= _agree_at_once(look, expected, rtol, noise)
         ends = settled.all(axis=1) | (look.h[:, 0] / 2 < least[running]) | (level == MOST - 1)
         if level >= LEVELS:
             ends |= (settled | (look.bar <= 1e-6 * np.abs(look.value))).all(axis=1)
@@ -155,6 +161,16 @@ def derivatives(paths, noise, steps, least_steps):
             break
     order = np.argsort(np.concatenate([rows for rows, _ in finished]))
     return Derivative.joined([found for _, found in finished])[order]
+
+
+def _agree_at_once(look, expected, rtol, noise):
+    """bool (n, K): two steps settle the value, whose bar is then its distance from the expected one plus rounding."""
+    off = np.abs(look.value - expected)
+    before = look.up_before, look.down_before
+    *_, differ, _ = one_sided_slopes(before, (look.up, look.down), look.h, noise)
+    agree = (off <= rtol * np.abs(expected) + look.floor_now) & ~differ & (look.not_shrinking == 0)
+    look.bar = np.where(agree, np.minimum(look.bar, off + look.floor_now), look.bar)
+    return agree
 
 
 def _first_step(paths, steps, tableau):

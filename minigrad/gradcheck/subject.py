@@ -109,6 +109,7 @@ class Subject:
     def moved(self, arrays):
         """The same Subject at another point, with a count of evaluations of its own."""
         other = copy.copy(self)
+        other.evaluations = 0
         other.leaves = [copy.copy(leaf) for leaf in self.leaves]
         for leaf, array in zip(other.leaves, arrays):
             leaf.array = array
@@ -227,6 +228,8 @@ def host(x):
 
 def joined(arrays):
     """All elements of the arrays as one vector."""
+    if len(arrays) == 1 and arrays[0].dtype == FLOAT64:
+        return arrays[0].flatten()
     return np.concatenate([np.zeros(0), *[np.ravel(a) for a in arrays]])
 
 
@@ -259,7 +262,7 @@ def mapped(tree, f, of=Tensor):
     """The same tree with f(x) in place of each Tensor x (or what else `of` says). What has none is not copied."""
     if isinstance(tree, of):
         return f(tree)
-    old = [branch for _, branch in branches(tree)]
+    old = tree if isinstance(tree, (tuple, list)) else [branch for _, branch in branches(tree)]
     new = [mapped(branch, f, of) for branch in old]
     if all(a is b for a, b in zip(old, new)):
         return tree

@@ -43,7 +43,8 @@ def test_the_message_is_one_to_act_on():
 @pytest.mark.parametrize(
     "factor, hint",
     [(0.5, "the ratio is 0.5"), (2.0, "the ratio is 2"), (-1.0, "sign"), (0.0, "no gradient arrives"),
-     (4.0, "4 times too large"), (1 / 3, "3 times too small"), (math.sqrt(3), "1/√3 was left out"), (1 + 1e-6, "off by 1e-06 of itself")],
+     (4.0, "4 times too large"),
+     (1 / 3, "3 times too small"), (math.sqrt(3), "1/√3 was left out"), (1 + 1e-6, "off by 1e-06 of itself")],
 )  # fmt: skip
 def test_ratio_hints(factor, hint):
 

@@ -13,10 +13,12 @@ from ..report import Finding, NotApplicable, failure, raised
 from ..verdicts import FAIL, NONFINITE, PASS
 from .at_point import check_point
 from .conditions import (
-    Probed, alone, cotangents, device, float16, float32, interleaved, layouts, linearity, modes, repeatable,
+    Probed, UserCall, alone, cotangents, device, float16, float32, interleaved, layouts, linearity, modes, repeatable,
     repeated_input, unchanged,
 )  # fmt: skip
 from .points import Point, growth, indices, parameters, sizes, values
+
+__all__ = ["CHEAP", "FOR_COMPOSITIONS", "OPS_ONLY", "PROBES", "SALT", "UserCall", "run_probes"]
 
 PROBES = {
     f.__name__: f
@@ -44,7 +46,7 @@ def run_probes(comparison, report, names, call):
         names = tuple(PROBES) if names == "auto" else names
         report.left_out |= dict.fromkeys(names, "the gradient is not finite here")
         return
-    start = functools.cache(lambda: Probed(comparison, report.strict, *call))
+    start = functools.cache(lambda: Probed(comparison, call))
     if names == "auto":
         names = tuple(PROBES)
         if _is_composition(start):

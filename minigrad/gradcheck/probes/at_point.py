@@ -3,6 +3,7 @@
 It is wrong only where nothing excuses it: a kink, noise, or the edge of a domain counts for nothing, since the user did
 not ask about this point."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from reprlib import repr as shortened
 
@@ -13,7 +14,7 @@ from ...tensor import Tensor
 from ..call import Keywords, label_of, subject_of
 from ..compare import Comparison, Directional, draw
 from ..culprit import excuse_kinks, find_culprit, is_at_kink, moved_nearby
-from ..differences import STEP
+from ..differences import EPS, STEP
 from ..report import Finding, failure, told
 from ..subject import host, joined, split
 from ..verdicts import FAIL, NONFINITE, PASS, SEVERITY, point_verdict
@@ -29,10 +30,8 @@ SHOWN = 8  # elements of an input in the text of a call: it has to fit a screen
 
 def check_point(p, point):
     """Return the Finding for the gradient at a Point, or None if the forward raises there or gives NaN."""
-    inputs = mapped_once(point.inputs, by_numpy) if point.may_be_out_of_bounds and not p.pair else point.inputs
-    with subject_of(point.fn, inputs, p.wrt) as subject:
+    with _subject_at(p, point) as subject:
         try:
-            subject = subject.moved(point.arrays) if point.arrays else subject
             for _ in range(p.order - 1):
                 subject = subject.derivative(p.rng)
             run, sizes = _run_with_sizes(subject)
@@ -44,12 +43,19 @@ def check_point(p, point):
         p.subject.evaluations += subject.evaluations
     if not f or f.verdict == PASS:
         return f
-    f.check, f.call = point.name, described(point)
+    f.check, f.call = point.name, described(p, point)
     is_ignored = point.has_grown and f.numeric == f.left == f.right == 0  # fn reads only as many as it was given
-    both_are_numbers = f.analytic is not None and np.isfinite(f.analytic)
-    is_sure = both_are_numbers and not (point.may_be_invalid or is_ignored)
+    is_sure = f.analytic is not None and not (point.may_be_invalid or is_ignored)
     f.verdict = point_verdict(f.verdict, is_sure, p.strict)
     return f
+
+
+def _subject_at(p, point):
+    """A context manager that gives the Subject of the Point's call."""
+    if point.arrays:
+        return nullcontext(p.subject.moved(point.arrays))
+    inputs = mapped_once(point.inputs, by_numpy) if point.may_be_out_of_bounds and not p.pair else point.inputs
+    return subject_of(point.fn, inputs, p.wrt)
 
 
 def _run_with_sizes(subject):
@@ -117,8 +123,10 @@ def _scale_of(x):
 
 
 def _agrees(subject, run, dys, gradient, u):
-    """True if a central difference along u agrees with the gradient to 1e-7 of the steepest slope seen. It is taken at
-    a small step, or at larger steps with Richardson's extrapolation. A wrong gradient would agree with none.
+    """True if a central difference along u agrees with the gradient.
+
+    It is taken at a small step, or at larger steps with Richardson's extrapolation. It agrees if the two differ by 1e-7
+    of the steepest slope seen, or by no more than float64 rounds: a wrong gradient would not.
 
     A gradient of 0 is also right where the function does not change at all close by."""
     cotangent, analytic = joined(dys), (gradient[u != 0] * u[u != 0]).sum()
@@ -131,10 +139,11 @@ def _agrees(subject, run, dys, gradient, u):
         up, down = (cotangent @ (subject.values(subject.shifted(direction, step)) - run.y) for step in (t, -t))
         return (up - down) / (2 * t), max(abs(up), abs(down)) / t
 
+    rounding = EPS * np.linalg.norm(cotangent * run.y)
     try:
         for t in (h / 64, SMALL / np.abs(u).max()):
             slope, steepest = difference(t)
-            if abs(analytic - slope) <= 1e-7 * steepest:
+            if abs(analytic - slope) <= max(1e-7 * steepest, rounding / t):
                 return True
         row: list = []
         for k in range(4):
@@ -161,8 +170,9 @@ def _compare_in_doubt(p, subject, doubtful, step_factor):
     for f in comparison.findings:
         undefined = f.analytic is not None and not np.isfinite(f.analytic) and f.verdict in (NONFINITE, FAIL)
         if undefined and _is_smooth(subject, f) and not _may_be_undefined(subject, p.rng, f):
-            f.verdict, f.excess, f.note = FAIL, np.inf, "the function is finite and smooth here, its gradient is not"
-            worst = f
+            f.verdict = point_verdict(FAIL, is_sure=False, strict=p.strict)
+            f.excess, f.note = np.inf, "the function is finite and smooth here, its gradient is not"
+            worst = f if worst.verdict != FAIL else worst
         elif f.verdict == FAIL and not undefined and not _is_explained(comparison, f):
             return f
     return worst
@@ -214,14 +224,16 @@ def _may_be_undefined(subject, rng, f):
     return f.left == f.right == 0 and not find_culprit(subject)
 
 
-def described(point):
+def described(p, point):
     """The call of a Point as text: small inputs in full, of others the shape."""
+    at = {} if point.arrays is None else {id(x.tensor): a for x, a in zip(p.subject.leaves, point.arrays)}
 
     def text(x):
         if isinstance(x, Tensor) and x.numel() > SHOWN:
             return f"<{x.dtype} of shape {tuple(x.shape)}>"
         if isinstance(x, Tensor):
-            return "".join(np.array2string(host(x), precision=4, separator=",").split()).replace(",", ", ")
+            array = at.get(id(x), host(x))
+            return "".join(np.array2string(array, precision=4, separator=",").split()).replace(",", ", ")
         if isinstance(x, (list, tuple)):
             return f"[{', '.join(map(text, x))}]"
         return shortened(x)

@@ -5,6 +5,8 @@ Each probe takes a Probed and yields Findings."""
 
 import functools
 import itertools
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +24,25 @@ TINY = float(np.finfo(np.float64).tiny)
 MOST_GROUPS, MOST_PAIRS, MOST_AXES = 5, 10, 4  # groups of leaves, pairs of leaves and dims that are tried
 
 
+@dataclass
+class UserCall:
+    """What gradcheck was called with."""
+
+    fn: Any
+    inputs: tuple
+    wrt: Any
+    order: int
+    strict: bool
+
+
 class Probed:
     """A function at one point, and its outputs and gradient there for one random cotangent."""
 
-    def __init__(self, comparison, strict, fn, inputs, wrt, order):
+    def __init__(self, comparison, call):
         self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
-        self.fn, self.inputs, self.wrt, self.order, self.strict = fn, inputs, wrt, order, strict
-        self.pair = fn if isinstance(fn, Pair) else None
+        self.fn, self.inputs, self.wrt = call.fn, call.inputs, call.wrt
+        self.order, self.strict = call.order, call.strict
+        self.pair = call.fn if isinstance(call.fn, Pair) else None
         self.coarsest_eps = comparison.coarsest_eps  # eps of the coarsest float dtype on the way
         self.ran: list = []  # (op, inputs) of each op that ran
         with autograd.watch(lambda op, inputs, outputs: self.ran.append((op, inputs))):

@@ -44,7 +44,7 @@ class Point:
     may_be_out_of_bounds: bool = False  # NumPy computes, which refuses such an index; a kernel would not look
     cut_size: int = 0  # the size that no dim of an input has any more
     has_grown: bool = False  # a dim has more elements than the user gave it
-    arrays: Any = None  # an array for each leaf, in place of the values of inputs and parameters
+    arrays: Any = None  # an array for each leaf, in place of the numbers of inputs and parameters
 
 
 # -- numbers
@@ -80,7 +80,7 @@ def values(p):
     """Yield Points with other numbers: large, small, negated, rounded, zeros, equal ones. Where the function is
     undefined, has a kink or is lost in rounding, a Point counts for nothing."""
     p.require_first_order()
-    leaves, arrays = p.subject.leaves, p.subject.arrays
+    arrays = p.subject.arrays
     if not 0 < p.subject.size <= LARGE:
         raise NotApplicable("no elements" if not p.subject.size else "too many elements")
     seen = {joined(arrays).tobytes()}
@@ -89,9 +89,7 @@ def values(p):
         there = [np.asarray(change(a), np.float64) if a.size and np.isfinite(a).all() else a for a in there]
         if joined(there).tobytes() not in seen:
             seen.add(joined(there).tobytes())
-            new = {id(leaf.tensor): like(leaf.tensor, a) for leaf, a in zip(leaves, there)}
-            inputs = mapped_once(p.inputs, lambda x, new=new: new.get(id(x), x))
-            yield Point(f"values {name}", p.fn, inputs, arrays=there)
+            yield Point(f"values {name}", p.fn, p.inputs, arrays=there)
 
 
 def constants_elsewhere(a):
