@@ -21,8 +21,8 @@ class Keywords(dict):
 
 
 def prepared(fn, inputs, kwargs=None, vjp=None):
-    """(fn, inputs) for subject_of and the probes: a single tuple of inputs is unpacked, keyword arguments become the
-    last input, and a function of arrays with its vjp one of Tensors."""
+    """Return (fn, inputs) for subject_of and the probes. A single tuple of inputs is unpacked, keyword arguments become
+    the last input, and a function of arrays with its vjp becomes a function of Tensors."""
     if not callable(fn):
         raise TypeError(f"gradcheck: the first argument must be a function; got {fn!r}")
     if isinstance(fn, Captured):  # a captured call leaves no graph: check the function itself
@@ -40,8 +40,8 @@ def prepared(fn, inputs, kwargs=None, vjp=None):
     return Pair(fn, vjp), mapped(inputs, entered, of=np.ndarray)
 
 
-def called(function, inputs):
-    """function(*inputs), the last of which may be Keywords."""
+def call_with(function, inputs):
+    """Return function(*inputs), the last of which may be Keywords."""
     if inputs and isinstance(inputs[-1], Keywords):
         return function(*inputs[:-1], **inputs[-1])
     return function(*inputs)
@@ -49,8 +49,10 @@ def called(function, inputs):
 
 @contextmanager
 def subject_of(fn, inputs, wrt):
-    """A Subject for fn(*inputs). Inside the with, Modules (fn itself or among the inputs) compute in float64; after it
-    they have their own arrays back. So no other thread may use them, nor the default generator."""
+    """A context manager that gives a Subject for fn(*inputs).
+
+    Inside the with, Modules (fn itself or among the inputs) compute in float64; after it they have their own arrays
+    back. No other thread may use them, nor the default generator, in between."""
     call = _Call(fn, inputs, wrt)
     saved = [(p, p.array, p.storage, p.node) for p in call.parameters]
     state = default_generator.state
@@ -84,7 +86,7 @@ class _Call:
         self.fixed = [x for x in self.leaves.values() if x.parameter and id(x.tensor) not in self.position]
 
     def collect(self, x, name):
-        """Add the Tensors in x to the leaves, or to the others if they have no gradient."""
+        """Add the Tensors in x to the leaves, or to the others if their dtype has no gradient."""
         if isinstance(x, Module):
             for path, p in x.named_parameters():
                 self.leaves.setdefault(id(p), Leaf(f"{name}.{path}" if name else path, p, parameter=True))
@@ -99,7 +101,7 @@ class _Call:
     def __call__(self, tensors):
         """fn's outputs, with `tensors` for the chosen leaves. Other floats are cast to their dtype, on their device."""
         try:
-            y = called(self.function, self.replaced(tensors))
+            y = call_with(self.function, self.replaced(tensors))
         except TypeError as error:
             about = re.search("double|float|dtype", str(error), re.IGNORECASE) and tensors[0].dtype == np.float64
             if about and any(leaf.given.dtype != np.float64 for leaf in self.chosen):
@@ -132,12 +134,13 @@ class _Call:
 
 
 def _module_of(fn):
-    """The Module that fn is, or is a method of, or None."""
+    """Return the Module that fn is, or whose method it is; None for other functions."""
     return next((x for x in (unbound(fn), getattr(unbound(fn), "__self__", None)) if isinstance(x, Module)), None)
 
 
 def _chosen(leaves, wrt, names):
-    """The leaves to check: what `wrt` names; by default what requires a gradient, or all Tensors if none does."""
+    """Return the leaves to check: those that `wrt` names; by default those that require a gradient, or all Tensors if
+    none does."""
     if wrt is None:
         flagged = any(leaf.tensor.requires_grad for leaf in leaves if not leaf.parameter)
         chosen = [x for x in leaves if x.tensor.requires_grad or not (x.parameter or flagged)]
@@ -160,7 +163,7 @@ def _chosen(leaves, wrt, names):
 
 
 def _within(name, path):
-    """Does the path name this leaf, or something that contains it? 'model.blocks' contains 'model.blocks.0.mlp'."""
+    """True if the path names this leaf, or something that contains it: 'model.blocks' contains 'model.blocks.0.mlp'."""
     return name == path or name.startswith((path + ".", path + "["))
 
 
@@ -168,21 +171,21 @@ def _within(name, path):
 
 
 def op_of(fn):
-    """The Op subclass that fn is, or is the apply of; None for other functions."""
+    """Return the Op subclass that fn is, or whose apply it is; None for other functions."""
     fn = unbound(fn)
     cls = fn if isinstance(fn, type) else getattr(fn, "__self__", None)
     return cls if isinstance(cls, type) and issubclass(cls, autograd.Op) else None
 
 
 def unbound(fn):
-    """fn without the arguments that functools.partial has bound."""
+    """Return fn without the arguments that functools.partial has bound."""
     while isinstance(fn, partial):
         fn = fn.func
     return fn
 
 
 def label_of(fn):
-    """fn's name in reports: that of an op or function, or the file and line of a lambda."""
+    """Return fn's name in reports: the name of an op or function, or the file and line of a lambda."""
     op, fn = op_of(fn), unbound(fn)
     if op:
         return op.name
@@ -194,7 +197,7 @@ def label_of(fn):
 
 
 def argument_names(fn, n):
-    """Names for n positional inputs: fn's argument names, as far as known."""
+    """Return names for n positional inputs: fn's argument names where they are known, or inputs[i]."""
     op = op_of(fn)
     try:
         signature = inspect.signature(op.forward if op else inspect.unwrap(fn))

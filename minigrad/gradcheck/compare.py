@@ -417,7 +417,7 @@ class Directional:
         size = np.abs(self.gradient[np.isfinite(self.gradient)]).max(initial=0)
         gradients = Gradients(self.gradients.cotangents, self.gradients.arrays, noise, terms)
         pairs = c.compare([direction], np.array([[parts.sum()]]), size, gradients)
-        if pairs.numeric_verdicts()[0, 0] == CODE[FAIL]:  # may rounding within the backward explain it?
+        if pairs.numeric_verdicts()[0, 0] == CODE[FAIL]:  # unless rounding within the backward explains it
             spread = joined(self.subject.spread(c.forward.dys(cotangent))[1:])
             difference = pairs.difference[0, 0]
             explained = not difference > 8 * np.linalg.norm(spread[u != 0] * u[u != 0])

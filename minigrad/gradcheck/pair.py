@@ -25,13 +25,13 @@ class Pair:
         tensors = list({id(x): x for x in flat(tree)}.values())  # fn(x, x) gets one array twice
         return Paired.apply(*tensors, call=_Call(self, tree, tensors))
 
-    def takes(self, name):
-        """Does vjp have an option of this name too?"""
+    def vjp_takes(self, name):
+        """True if vjp has an option of this name too."""
         return any(name == q.name or q.kind is q.VAR_KEYWORD for q in inspect.signature(self.vjp).parameters.values())
 
 
 def entered(x):
-    """A Tensor in the memory of the array x, as it lies there; x itself if its dtype makes it a constant."""
+    """Return a Tensor in the memory of the array x, with its strides; x itself if its dtype makes it a constant."""
     if x.dtype.kind == "c":
         raise TypeError("gradcheck: complex inputs are not checked; pass real and imaginary part instead")
     if x.dtype.kind != "f" and x.dtype not in (np.int64, np.int32, np.bool_):
@@ -61,7 +61,7 @@ class _Call:
         return floats
 
     def gradients(self, dys, arrays):
-        """What vjp returns, for each of the arrays."""
+        """The gradients of the arrays: what vjp returns for them, or zeros."""
         args, keywords = self.inputs(arrays)
         found = gradients_of(self.pair.vjp(dys[0] if len(dys) == 1 else dys, *args, **keywords), (args, keywords))
         return [np.require(found.get(id(a), np.zeros_like(a)), a.dtype, "W") for a in arrays]

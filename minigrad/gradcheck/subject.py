@@ -1,8 +1,9 @@
 """What is checked: a function of the float64 arrays that vary, its outputs as one vector, and its gradient.
 
-Four words are used for what goes in and out, here and in all of gradcheck:
+All of gradcheck uses these words:
+    leaf        an input or parameter that varies
     point       `arrays`, one for each leaf: where the function is evaluated
-    direction   one array for each leaf, None for a leaf that stands still
+    direction   one array for each leaf, None for a leaf that does not move
     cotangent   a vector of M weights, one for each element of the outputs
     dys         the same weights as arrays, one for each output
 """
@@ -18,7 +19,8 @@ from ..autograd import Storage, reachable
 from ..random import default_generator
 from ..tensor import Tensor, from_backend
 
-FLOAT64, TRIALS = np.dtype("float64"), 3  # TRIALS: random moves, the largest change counts
+FLOAT64 = np.dtype("float64")
+TRIALS = 3  # random moves in `spread`, of which the largest change counts
 PRECISION = {np.dtype(name): float(np.finfo(name).eps) for name in ("float16", "float32", "float64")}
 
 
@@ -59,17 +61,17 @@ class Subject:
         for i, (leaf, array) in enumerate(zip(self.leaves, self.arrays if arrays is None else arrays)):
             x = leaf.tensor if leaf.parameter else Tensor.__new__(Tensor)
             array = np.array(array) if copy else np.asarray(array)  # NumPy makes scalars of sums of 0-d arrays
-            tensors.append(_filled(x, array, on or leaf.backend, needs is None or needs[i]))
+            tensors.append(_set_array(x, array, on or leaf.backend, needs is None or needs[i]))
         if tie:
             tensors[tie[1]] = tensors[tie[0]]
         return Forward(tensors, self.call(tensors))
 
     def spread(self, dys, arrays=None, eps=None, ties=True):
-        """How much [the outputs as one vector, the gradient of each leaf] differ between points where every input,
-        parameter and cotangent is off by a relative eps (default: what float64 rounds): the rounding that no backward
-        avoids. Infinite where one of them is NaN. ties: equal numbers stay equal.
+        """Return the rounding that no backward avoids, as [outputs as one vector, gradient of each leaf].
 
-        The points lie on one side, and the point itself is none of them: what is wrong at x = 1 alone is not noise."""
+        It is how much they differ between points where every input, parameter and cotangent is off by a relative eps
+        (default: what float64 rounds); infinite where one of them is NaN. ties: equal numbers stay equal. The points
+        lie on one side, and the point itself is none of them: what is wrong at x = 1 alone is not noise."""
         rng, eps = np.random.default_rng(0), eps or PRECISION[FLOAT64]
         arrays = self.arrays if arrays is None else arrays
 
@@ -87,11 +89,11 @@ class Subject:
         changes = [[difference_of(a, b) for a, b in zip(results(), here)] for _ in range(TRIALS)]
         return [np.max(change, axis=0) for change in zip(*changes)]
 
-    def rest(self):
-        """Give parameters the numbers of the point, in float64: a run elsewhere leaves others in them."""
+    def restore_parameters(self):
+        """Give parameters the numbers of the point, in float64: a run at another point leaves others in them."""
         for leaf in self.leaves:
             if leaf.parameter:
-                _filled(leaf.tensor, leaf.array.copy(), leaf.backend)
+                _set_array(leaf.tensor, leaf.array.copy(), leaf.backend)
 
     def values(self, arrays):
         """The outputs at `arrays` as one vector. Nothing is recorded, unless the function needs a graph of its own."""
@@ -107,7 +109,7 @@ class Subject:
         return self.run(arrays).y
 
     def moved(self, arrays):
-        """The same Subject at another point, with a count of evaluations of its own."""
+        """Return this Subject at another point, with a count of evaluations of its own."""
         other = copy.copy(self)
         other.evaluations = 0
         other.leaves = [copy.copy(leaf) for leaf in self.leaves]
@@ -120,7 +122,7 @@ class Subject:
         return [a if u is None else a + t * u for a, u in zip(self.arrays, direction)]
 
     def derivative(self, rng):
-        """The Subject whose outputs are this one's gradients. It is a function of the leaves and of the dys."""
+        """Return the Subject whose outputs are this one's gradients. It is a function of the leaves and of the dys."""
         run = self.run()
         n = len(self.leaves)
         connected = [i for i, y in enumerate(run.outputs) if y.node is not None]
@@ -208,8 +210,8 @@ class Forward:
 # -- between Tensors, arrays and vectors
 
 
-def _filled(x, array, backend, needs_grad=True):
-    """x, which is a leaf now, with this host array on this backend."""
+def _set_array(x, array, backend, needs_grad=True):
+    """Make x a leaf that holds this host array on this backend. Returns x."""
     x.array, x.storage, x.node = backend.from_numpy(array), Storage(backend), None
     if needs_grad:
         x.node = autograd.Node(None, 0, x.array.shape, x.array.dtype, backend.device)
@@ -217,30 +219,31 @@ def _filled(x, array, backend, needs_grad=True):
 
 
 def to_tensor(array, like):
-    """A host array as a Tensor on the device of `like`."""
+    """Return a host array as a Tensor on the device of `like`."""
     backend = like.storage.backend
     return from_backend(backend.from_numpy(np.asarray(array)), backend)  # arithmetic on 0-d arrays gives scalars
 
 
 def host(x):
+    """Return the Tensor's numbers as a NumPy array."""
     return x.storage.backend.to_numpy(x.array)
 
 
 def joined(arrays):
-    """All elements of the arrays as one vector."""
+    """Return all elements of the arrays as one vector."""
     if len(arrays) == 1 and arrays[0].dtype == FLOAT64:
         return arrays[0].flatten()
     return np.concatenate([np.zeros(0), *[np.ravel(a) for a in arrays]])
 
 
 def split(vector, shapes):
-    """The opposite of joined: the vector cut into arrays of these shapes."""
+    """Return the vector cut into arrays of these shapes: the opposite of joined."""
     ends = np.cumsum([math.prod(shape) for shape in shapes], dtype=int)
     return [part.reshape(shape) for part, shape in zip(np.split(vector, ends), shapes)]
 
 
 def branches(tree):
-    """[(the path to it, branch)] of a tuple, list, dict or dataclass; [] of anything else."""
+    """Return [(path, branch)] of a tuple, list, dict or dataclass; [] of anything else."""
     if isinstance(tree, dict):
         return [(f"[{key!r}]", branch) for key, branch in tree.items()]
     if isinstance(tree, (tuple, list)):
@@ -251,15 +254,16 @@ def branches(tree):
 
 
 def flat(tree, of=Tensor):
-    """The Tensors (or what else `of` says, a type or several) in a tree of tuples, lists, dicts and dataclasses, or a
-    single one. Whatever else is in it is left out."""
+    """Return a list of the Tensors in a tree of tuples, lists, dicts and dataclasses, or of a single one. of: another
+    type, or several, to look for."""
     if isinstance(tree, of):
         return [tree]
     return [x for _, branch in branches(tree) for x in flat(branch, of)]
 
 
 def mapped(tree, f, of=Tensor):
-    """The same tree with f(x) in place of each Tensor x (or what else `of` says). What has none is not copied."""
+    """Return the same tree with f(x) in place of each Tensor x, or of each instance of `of`. Branches without any are
+    not copied."""
     if isinstance(tree, of):
         return f(tree)
     old = tree if isinstance(tree, (tuple, list)) else [branch for _, branch in branches(tree)]
@@ -278,7 +282,7 @@ def mapped(tree, f, of=Tensor):
 
 
 def nothing_returned(y, what="Tensor"):
-    """The error message for a function that returned y, without floats, instead of a `what`."""
+    """Return the error message for a function that returned y, which has no floats, instead of a `what`."""
     kind = f"{type(y).__name__} of {y.dtype}" if hasattr(y, "dtype") else type(y).__name__
     return (
         f"gradcheck: the function returned no {what} of floats, but {kind}. Nothing of it can be compared: return a "
@@ -287,9 +291,10 @@ def nothing_returned(y, what="Tensor"):
 
 
 def gradients_of(found, inputs):
-    """{id(x): gradient} for the arrays x in `inputs` (args, keywords), out of what a vjp returned for them: a tuple
-    with an entry for each of args, and maybe one for the keywords, of the same structure; None means zeros. Raises
-    TypeError for another structure."""
+    """Return {id(x): gradient} for the arrays x in `inputs`, (args, keywords), out of what a vjp returned for them.
+
+    That is a tuple with an entry for each of args, and maybe one for the keywords, of the same structure; None means
+    zeros. Raises TypeError for another structure."""
     args, keywords = inputs
     entries = found if isinstance(found, tuple) else (found,)
     if len(entries) not in (len(args), len(args) + bool(keywords)):
@@ -313,6 +318,6 @@ def gradients_of(found, inputs):
 
 
 def difference_of(a, b):
-    """|a - b|: 0 where both are NaN or the same infinity, and infinite where only one is."""
+    """Return |a - b|: 0 where both are NaN or the same infinity, and infinite where only one is."""
     equal = (a == b) | ((a != a) & (b != b))
     return np.where(equal, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))

@@ -86,7 +86,7 @@ def _run(name, start, seed, found):
     that fails."""
     p = start()
     p.rng = np.random.default_rng([SALT, seed, zlib.crc32(name.encode())])  # the same in any company
-    p.subject.rest()  # a probe before may have left other parameters in a Module
+    p.subject.restore_parameters()  # a probe before may have left other parameters in a Module
     refused = False
     for x in PROBES[name](p):
         finding = check_point(p, x) if isinstance(x, Point) else x

@@ -1,7 +1,7 @@
-"""The same call under other conditions, which must give the same: again, in other memory layouts, of fewer inputs, in
-float32, …
+"""Probes that repeat the same call under other conditions, which must give the same: a second time, in other memory
+layouts, with respect to fewer inputs, in float32, …
 
-Each probe takes a Probed and yields Findings."""
+Each probe takes a Probed, the user's call, and yields Findings."""
 
 import functools
 import itertools
@@ -64,7 +64,7 @@ class Probed:
         return not hooks and all(op.primitive and is_ours(type(op)) for op, _ in self.ran)
 
     def require_first_order(self):
-        """Raise NotApplicable for the gradient of a gradient: too slow, or covered by the first order."""
+        """Raise NotApplicable at a higher order, where the probe would be slow and find nothing new."""
         if self.order > 1:
             raise NotApplicable("of the first order only")
 
@@ -73,8 +73,8 @@ class Probed:
         return run.gradient([dy.copy() for dy in self.dys] if dys is None else dys, retain_graph=True, **options)
 
     def again(self, arrays=None, **options):
-        """[outputs as one vector, gradient of each leaf] of a fresh run, at `arrays` in the layouts that they have;
-        None if the forward raises there, as it may."""
+        """Return [outputs as one vector, gradient of each leaf] of another run, at `arrays` with the strides that they
+        have; None if the forward raises there, as it may."""
         try:
             run = self.subject.run(arrays, copy=arrays is None, **options)
         except Exception:
@@ -85,15 +85,17 @@ class Probed:
 
     @functools.cached_property
     def spread(self):
-        """The change that rounding may make in the outputs, and in each leaf's gradient: rounding of the inputs, and of
-        terms that cancel."""
+        """The largest change that rounding may make in the outputs, and in each leaf's gradient: rounding of the
+        inputs, and of terms that cancel."""
         changes = [x.max(initial=0) for x in self.subject.spread(self.dys)]
         sizes = [np.abs(a[np.isfinite(a)]).max(initial=1e-300) for a in self.subject.arrays]
         return [changes[0], *(change + EPS * self.terms / size for change, size in zip(changes[1:], sizes))]
 
     def same(self, check, expected, found, note, slack=1e-10, arrays=None):
-        """Findings for two results, [outputs, *gradient] or the gradient alone, that may differ by `slack` of the
-        largest element, plus the rounding errors that are estimated at `arrays`, or else at the point."""
+        """Yield a Finding for each part of two results, [outputs, *gradient] or the gradient alone.
+
+        They may differ by `slack` of the largest element, plus the rounding that is estimated at `arrays`, or else at
+        the point. slack 0: not at all."""
         names = ["", *(leaf.name for leaf in self.subject.leaves)][-len(expected) :]
         if slack:
             slack = max(slack, 64 * self.coarsest_eps)
@@ -114,7 +116,8 @@ class Probed:
             yield self.finding(check, name, a, b, difference / (allowed or TINY), note)
 
     def finding(self, check, name, expected, found, excess, note):
-        """For one leaf's gradient, or the outputs, whose element j exceeds what is allowed excess[j] times."""
+        """Return the Finding for one leaf's gradient, or for the outputs (name ""). Element j differs by excess[j] times
+        what is allowed."""
         excess = np.nan_to_num(excess, nan=np.inf, posinf=np.inf)
         worst = excess.max(initial=0)
         f = Finding(check, PASS if worst <= 1 else FAIL, name, excess=float(worst))
@@ -133,8 +136,8 @@ class Probed:
 
 
 def linearity(p):
-    """A backward is linear in its cotangent, also where some of it is 0 or absent, or all of it is 1, and 0 for
-    zeros."""
+    """A backward is linear in its cotangent, also where some of it is 0 or absent, or all of it is 1. For zeros it
+    gives zeros."""
     others = [p.rng.standard_normal(dy.shape).astype(dy.dtype) for dy in p.dys]
     other, combined = (p.backward(p.run, dys) for dys in (others, [2 * a - 3 * b for a, b in zip(p.dys, others)]))
     expected = [2 * a - 3 * b for a, b in zip(p.gradient, other)]
@@ -156,7 +159,7 @@ def linearity(p):
 
 
 def unchanged(p):
-    """Forward and backward do not change inputs, outputs or cotangents, also intermediate ones."""
+    """Forward and backward do not change inputs, outputs, cotangents or gradients in place."""
     arrays, dys = [a.copy() for a in p.subject.arrays], [dy.copy() for dy in p.dys]
     run = p.subject.run(arrays, copy=False)
     kept = [(f"input {leaf.name}", a, b) for leaf, a, b in zip(p.subject.leaves, arrays, p.subject.arrays)]
@@ -187,7 +190,7 @@ def repeatable(p):
 
 
 def interleaved(p):
-    """A call between forward and backward, of other numbers or of other sizes, changes nothing: no buffer is shared."""
+    """Another call between forward and backward, with other numbers or sizes, changes nothing: no buffer is shared."""
 
     def other_numbers():
         p.again([x * (1 + p.rng.integers(1, 8, x.shape) / 64) for x in p.subject.arrays])
@@ -217,7 +220,8 @@ def interleaved(p):
 
 
 def modes(p):
-    """Forward gives the same under no_grad; backward gives the same gradient under no_grad and create_graph."""
+    """The forward gives the same outputs under no_grad, and the backward the same gradient under no_grad and with
+    create_graph."""
     y = p.subject.values(p.subject.arrays)
     if p.subject.needs_graph:
         raise NotApplicable("it needs a graph of its own")
@@ -277,7 +281,7 @@ def laid_out(name, a):
 
 
 def layouts(p):
-    """The inputs in other memory layouts."""
+    """The inputs in other memory layouts give the same outputs and gradient."""
     leaves, arrays = p.subject.leaves, p.subject.arrays
     mixed = [(name, odd) for name in MIXED for odd in (0, 1)] if len(leaves) > 1 else []
     for name, odd in [(name, None) for name in LAYOUTS] + mixed:
@@ -309,14 +313,15 @@ def _or_none(f):
 
 
 def _broadcast(a, axis):
-    """a with its first slice along axis repeated, stride 0."""
+    """Return a view of the first slice along axis, repeated with stride 0."""
     if not -a.ndim <= axis < a.ndim or not a.shape[axis]:
         return a
     return np.broadcast_to(np.take(a, [0], axis), a.shape)
 
 
 def cotangents(p):
-    """Cotangents in other layouts: also with stride 0 along any dim, or all of them, as that of a sum() is."""
+    """Cotangents in other memory layouts give the same gradient: also with stride 0 along one dim, or along all, as the
+    cotangent of a sum's input has."""
     if not any(dy.size for dy in p.dys):
         raise NotApplicable("no output has elements")
     for name in LAYOUTS:
@@ -333,8 +338,8 @@ def cotangents(p):
 
 
 def alone(p):
-    """The gradient of each input is the same whichever others need one: every combination of up to five inputs. The
-    parameters of a Module count as one."""
+    """The gradient of each input is the same whichever other inputs need one. Every combination of up to five inputs is
+    tried; the parameters of a Module count as one."""
     p.require_first_order()
     leaves = p.subject.leaves
     groups = [[i] for i, leaf in enumerate(leaves) if not leaf.parameter or len(leaves) <= MOST_GROUPS]
@@ -359,7 +364,7 @@ def alone(p):
 
 
 def repeated_input(p):
-    """fn(x, x): the gradient is the sum of those of fn(x1, x2) at x1 = x2 = x, for all pairs that fit."""
+    """The gradient of fn(x, x) is the sum of both gradients of fn(x1, x2) at x1 = x2 = x, for all pairs that fit."""
     p.require_first_order()
     leaves = p.subject.leaves
     free = [i for i, leaf in enumerate(leaves) if not leaf.parameter]
@@ -389,9 +394,11 @@ def device(p):
 
 
 def float32(p):
-    """The gradient in float32 is float32, and off by no more ulps than its conditioning explains; also where only one
-    input is float32, which not all functions accept. An element that is 1e-5 of its cotangent or less may be off by all
-    of itself: 1 - y² of a saturated tanh is 0 in float32."""
+    """The gradient in float32 is float32, and close to that in float64.
+
+    The error must stay below what rounding of the inputs explains, a number of ulps. A single float32 input is tried
+    too; functions that refuse mixed dtypes are left out. An element that is 1e-5 of its cotangent or less may be off by
+    all of itself: 1 - y² of a saturated tanh is 0 in float32."""
     p.require_first_order()
     n = len(p.subject.leaves)
     yield from _in_dtype(p, "float32", range(n))
@@ -400,7 +407,7 @@ def float32(p):
 
 
 def float16(p):
-    """The same in float16 on a GPU, which has kernels for it."""
+    """The gradient in float16 is float16, and close to that in float64: on a GPU, which has kernels for it."""
     p.require_first_order()
     if all(leaf.backend.device == "cpu" for leaf in p.subject.leaves):
         raise NotApplicable("on a CPU many functions have no backward in float16")
@@ -408,7 +415,8 @@ def float16(p):
 
 
 def _in_dtype(p, dtype, chosen):
-    """Findings: the gradient with the chosen leaves in this dtype, against the float64 gradient at the same numbers."""
+    """Yield Findings for the gradient with the chosen leaves in this dtype, against the float64 gradient at the same
+    numbers."""
     eps, mixed = PRECISION[np.dtype(dtype)], len(chosen) < len(p.subject.leaves)
     check = f"{dtype} mixed" if mixed else dtype
     arrays = [a.astype(dtype if i in chosen else "float64") for i, a in enumerate(p.subject.arrays)]

@@ -1,6 +1,7 @@
-"""Other points of the same function: with other numbers, indices, sizes, ranks, and values of its options.
+"""Probes that make up other calls of the same function: with other numbers, indices, sizes, ranks and options.
 
-Each probe takes a Probed and yields Points, at which new differences are taken (see elsewhere.py)."""
+Each probe takes a Probed, the user's call, and yields Points; at_point.py checks the gradient at each. What they try
+is a fixed list: they do not read the function's code, nor what it holds."""
 
 import inspect
 import itertools
@@ -21,15 +22,16 @@ from ..call import Keywords, argument_names, op_of, subject_of, unbound
 from ..report import NotApplicable
 from ..subject import flat, host, joined, mapped, to_tensor
 
-LARGE = 2**14  # more elements than this keep their numbers
-MOST_SIZES, MOST_APART = 6, 24  # sizes, and choices of some of the dims of one size, that are tried
+LARGE = 2**14  # the numbers of more elements than this are not changed
+MOST_SIZES = 6  # sizes of dims that are changed
+MOST_APART = 24  # choices of some of the dims of one size
 GROWN = (2, 3, 8, 17, 64, 65, 256, 1024, 1025)  # even, odd, blocks of kernels, and one element more than a block
 MOST_ELEMENTS = 2**15  # elements of all inputs together after they have grown
 MOST_TRIES = 40  # other values of options
 WORDS = "mean", "sum", "none", "max", "min", "tanh", "same", "valid", "full", "constant", "reflect", "edge", "linear"
 UNKNOWN_WORD = "no option of this name"
-PLURAL = ("dims", "axes")
-DIMS = ("dim", "axis", *PLURAL)
+NAMES_OF_DIMS = ("dims", "axes")  # options that take several dims
+NAMES_OF_DIM = ("dim", "axis", *NAMES_OF_DIMS)
 
 
 @dataclass
@@ -92,9 +94,9 @@ def values(p):
             yield Point(f"values {name}", p.fn, p.inputs, arrays=there)
 
 
-def constants_elsewhere(a):
-    """{name: array} of other numbers in place of an array that does not vary: an index, counts, classes, signs, weights
-    or a mask. What is wrong in the order, in repeats, in a count of 0, or for a sign needs one of them."""
+def other_constants(a):
+    """Return {name: array} of other numbers for an array that does not vary: an index, counts, classes, signs, weights
+    or a mask. They change its order, repeat numbers, set a count to 0, or a sign."""
     x, first = a.ravel(), np.arange(a.size) == 0
     if a.dtype.kind == "b":
         found = {"all true": x | True, "all false": x & False, "inverted": ~x}
@@ -134,7 +136,7 @@ def indices(p):
         raise NotApplicable("all inputs are floats")
     for x in found:
         a = host(x)
-        for name, array in constants_elsewhere(a).items():
+        for name, array in other_constants(a).items():
             inputs = mapped_once(p.inputs, lambda y, x=x, array=array: like(y, array) if y is x else y)
             beyond = out_of_range(a, array)
             if not (beyond and is_bare_op(p)):
@@ -145,7 +147,7 @@ def indices(p):
 
 
 def by_numpy(x):
-    """x as a Tensor of the NumPy backend."""
+    """Return x as a Tensor of the NumPy backend."""
     return from_backend(reference.from_numpy(host(x)), reference).requires_grad_(x.requires_grad)
 
 
@@ -155,7 +157,7 @@ def by_numpy(x):
 def sizes(p):
     """Yield Points where every dim of n elements is cut to 1 or to 0, and where it is cut to 1 in one input only, which
     then broadcasts against the others."""
-    if _modules(p):
+    if _has_modules(p):
         raise NotApplicable("the shapes of a Module are its own")
     tensors, every = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p)
     for m in (0, 1):
@@ -171,7 +173,7 @@ def sizes(p):
 
 def cuts(p, m):
     """[(name, inputs, n)] of the same call with m elements along each dim of n, for all n."""
-    if _modules(p) or _too_small(flat(p.inputs), m):
+    if _has_modules(p) or _too_small(flat(p.inputs), m):
         return []
 
     def cut(n):
@@ -191,17 +193,17 @@ def _too_small(tensors, m):
 
 
 def growth(p):
-    """Yield Points where every dim of n elements has one of the sizes GROWN, where only some of them grow, and
-    where inputs have one or two dims more, or none."""
+    """Yield Points where every dim of n elements gets one of the sizes GROWN, where only some of these dims grow, and
+    where the inputs have one or two dims more, or none."""
     p.require_first_order()
     tensors = list(dict.fromkeys(flat(p.inputs)))
-    for name, inputs in () if _modules(p) or _is_formula_op(p) or _has_index(tensors) else _ranks(p, tensors):
+    for name, inputs in () if _has_modules(p) or _is_formula_op(p) or _has_index(tensors) else _ranks(p, tensors):
         yield Point(name, p.fn, inputs, may_be_invalid=True, backward_may_raise=True)
     yield from _grown_apart(p, tensors)
     for n in _free_sizes(p):
         # where a loop in Python runs over a dim, 1025 might take 1025! ops, and no kernel would see more for it
-        loops = (_ops(p, _grown(p, n, n + 1)) or 0) > (_ops(p, p.inputs) or 0)
-        for m in [n + 1] if loops else sorted({*GROWN} - {n}):
+        has_loop = (_count_ops(p, _grown(p, n, n + 1)) or 0) > (_count_ops(p, p.inputs) or 0)
+        for m in [n + 1] if has_loop else sorted({*GROWN} - {n}):
             elements = sum(math.prod(m if size == n else size for size in x.shape) for x in tensors)
             if elements <= MOST_ELEMENTS and (m > n or not _too_small(tensors, m)):
                 yield Point(f"size {n} -> {m}", p.fn, _grown(p, n, m), has_grown=m > n)
@@ -211,8 +213,8 @@ def _grown(p, n, m):
     return resized(p.inputs, n, lambda a, axis: _resampled(p.rng, a, axis, m))
 
 
-def _ops(p, inputs):
-    """How many ops run, there and back; None if the function refuses that."""
+def _count_ops(p, inputs):
+    """The number of ops that run in the forward and the backward; None if the function refuses the inputs."""
     ran: list = []
     try:
         with subject_of(p.fn, inputs, p.wrt) as subject, autograd.watch(lambda *op: ran.append(op)):
@@ -224,7 +226,7 @@ def _ops(p, inputs):
 
 
 def _ranks(p, tensors):
-    """Inputs with one or two leading dims more, in all of them or in the first alone, and without any."""
+    """Yield (name, inputs): one or two leading dims more, in all inputs or in the first alone; no dims; one dim."""
 
     def more(x, lead):
         a = np.repeat(host(x)[None], math.prod(lead), 0).reshape(*lead, *x.shape)
@@ -273,28 +275,29 @@ def _grown_apart(p, tensors):
 
 
 def _resampled(rng, a, axis, m):
-    """m slices along an axis: existing ones, or numbers between two of them, which stay in the domain. Numbers in
-    order, such as offsets, stay in order. Where two axes grow, each element is between two others by a weight of its
-    own: by one weight for each slice, a square matrix would become singular."""
+    """Return m slices along an axis: some of the array's own, or numbers between two of them, which stay in the domain.
+
+    Sorted numbers, such as offsets, stay sorted. Where two axes grow, each element has a weight of its own: with one
+    weight for each slice, a square matrix would become singular."""
     n = a.shape[axis]
     if m <= n or a.dtype.kind != "f":
         some = np.take(a, np.arange(m) if m <= n else rng.integers(0, n, m), axis)
         return np.sort(some, axis) if m > n and (np.sort(a, axis) == a).all() else some
     if n == 1:
         return np.repeat(a, m, axis) * rng.uniform(0.5, 1.0, [m if k == axis else 1 for k in range(a.ndim)])
-    grown = a.shape.count(m) > 0
-    weight = rng.uniform(0.05, 0.95, [m if k == axis else size if grown else 1 for k, size in enumerate(a.shape)])
+    has_grown = m in a.shape
+    weight = rng.uniform(0.05, 0.95, [m if k == axis else size if has_grown else 1 for k, size in enumerate(a.shape)])
     first = rng.integers(0, n, m)
     second = (first + rng.integers(1, n, m)) % n  # another one: two equal slices would be a tie
     return weight * np.take(a, first, axis) + (1 - weight) * np.take(a, second, axis)
 
 
-def _modules(p):
+def _has_modules(p):
     return any(isinstance(x, Module) for x in (p.fn, *p.inputs))
 
 
 def _free_sizes(p, least=2):
-    """Sizes of dims, `least` or more, that may change: partial() does not bind them, and no parameter has them."""
+    """The sizes of dims that may change: at least `least`, not bound by partial(), and not those of a parameter."""
     values = getattr(p.fn, "keywords", {}).values()
     bound = {n for value in values if isinstance(value, (tuple, list)) for n in value if isinstance(n, int)}
     bound |= {n for leaf in p.subject.leaves if leaf.parameter for n in leaf.array.shape}
@@ -308,7 +311,7 @@ def _is_formula_op(p):
 
 
 def resized(inputs, n, change, chosen=None):
-    """The inputs after change(array, axis) of every dim of n elements; chosen: in these Tensors only."""
+    """Return the inputs after change(array, axis) of every dim of n elements. chosen: in these Tensors only."""
 
     def resize(x):
         if n not in x.shape or (chosen is not None and not any(x is y for y in chosen)):
@@ -322,13 +325,13 @@ def resized(inputs, n, change, chosen=None):
 
 
 def mapped_once(inputs, change):
-    """inputs with change(x) for each Tensor: what was one Tensor twice stays one."""
+    """Return the inputs with change(x) for each Tensor x. A Tensor that is passed twice is changed once."""
     done: dict[int, Tensor] = {}
     return mapped(inputs, lambda x: done[id(x)] if id(x) in done else done.setdefault(id(x), change(x)))
 
 
 def like(x, array):
-    """array as a Tensor that requires a gradient as x does."""
+    """Return the array as a Tensor on x's device, which requires a gradient if x does."""
     with autograd.no_grad():
         y = to_tensor(np.array(array, x.dtype if x.dtype.kind != "f" else None), x)
     return y.requires_grad_() if x.requires_grad else y
@@ -344,48 +347,50 @@ def parameters(p):
     if is_bare_op(p) and any(x.dtype.kind in "iu" for x in flat(p.inputs)):
         raise NotApplicable("the op does not look whether an index fits")
     tries = []
-    for fn, inputs, known in _calls(p):
-        n = next((x.ndim for x in flat(inputs)), 0)
-        for name, value in known.items():
-            tries += [(fn, inputs, name, value, other) for other in _others(p, name, value, n)]
+    for fn, inputs, options in _calls_with_options(p):
+        ndim = next((x.ndim for x in flat(inputs)), 0)
+        for name, value in options.items():
+            tries += [(fn, inputs, name, value, other) for other in _other_values(p, name, value, ndim)]
     if not tries:
         raise NotApplicable("no parameters are known")
     for fn, inputs, name, value, other in tries[:MOST_TRIES]:
         beyond = isinstance(other, (list, np.ndarray)) and out_of_range(np.asarray(value), np.asarray(other))
         invalid = beyond or _may_be_invalid(value, other)
-        changed = _changed(fn, inputs, name, other)
+        changed = _with_option(fn, inputs, name, other)
         if isinstance(other, str):
-            invalid = _same_outputs(p, fn, changed, _changed(fn, inputs, name, UNKNOWN_WORD))
+            invalid = _same_outputs(p, fn, changed, _with_option(fn, inputs, name, UNKNOWN_WORD))
         yield Point(f"{name}={shortened(other)}", fn, changed, may_be_invalid=invalid, may_be_out_of_bounds=beyond)
 
 
 def _same_outputs(p, fn, inputs, others):
-    """True if both calls run and give the same outputs: a function that falls back to a default for a word that it does
-    not know gives no sign that it knows this one."""
+    """True if both calls run and give the same outputs.
+
+    A function may take any word that it does not know for a default. Then this word may mean nothing to it either."""
     try:
         with subject_of(fn, inputs, p.wrt) as subject, subject_of(fn, others, p.wrt) as other:
             return np.array_equal(subject.run().y, other.run().y, equal_nan=True)
-    except Exception:  # it refuses one of the two
+    except Exception:  # the function refuses one of the two
         return False
 
 
-def _calls(p):
+def _calls_with_options(p):
     """[(function, inputs, options)] of the function itself if it has options, or of each op of the user's in it."""
     op = op_of(p.fn)
-    if known := _options(p):
-        return [(p.fn if op is not p.fn else op.apply, p.inputs, known)]
+    options = _options(p)
+    if options:
+        return [(p.fn if op is not p.fn else op.apply, p.inputs, options)]
     found = []
     for inner, xs in user_ops(p)[:4] if op is None else ():
         given = argument_names(type(inner).apply, len(xs))
-        known = {name: x for name, x in _defaults(inner.forward).items() if name not in given} | inner.params
-        xs = [x.detach().clone().requires_grad_(x.requires_grad) if hasattr(x, "detach") else x for x in xs]
-        found.append((partial(type(inner).apply, **inner.params), xs, known))
+        options = {name: x for name, x in _defaults(inner.forward).items() if name not in given} | inner.params
+        xs = [x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in xs]
+        found.append((partial(type(inner).apply, **inner.params), xs, options))
     return found
 
 
 def _options(p):
-    """{name: value} of options: bound by partial(), passed beside the Tensors, or defaults of the user's function
-    or op. For a Pair: the options that both functions take."""
+    """Return {name: value} of the options of the user's call: bound by partial(), passed beside the Tensors, or
+    defaults of the user's function or op. For a Pair: only options that both functions take."""
     op, fn = op_of(p.fn), unbound(p.fn)
     bound = dict(getattr(fn.__wrapped__ if p.pair else p.fn, "keywords", {}))
     given = dict(zip(argument_names(p.fn, len(p.inputs)), p.inputs))
@@ -393,10 +398,11 @@ def _options(p):
         given.popitem()
         given |= p.inputs[-1]
     function = op.forward if op else inspect.unwrap(p.fn)
-    known = {} if (is_ours(op) if op else is_library_code(unbound(function))) else _defaults(function)
-    known = {name: x for name, x in known.items() if name not in given}
-    known |= bound | {name: x for name, x in given.items() if not flat(x, of=(Tensor, Module))}
-    return {name: x for name, x in known.items() if not p.pair or p.pair.takes(name)}
+    has_no_defaults = is_ours(op) if op else is_library_code(unbound(function))
+    options = {} if has_no_defaults else _defaults(function)
+    options = {name: x for name, x in options.items() if name not in given}
+    options |= bound | {name: x for name, x in given.items() if not flat(x, of=(Tensor, Module))}
+    return {name: x for name, x in options.items() if not p.pair or p.pair.vjp_takes(name)}
 
 
 def _defaults(function):
@@ -407,8 +413,8 @@ def _defaults(function):
     return {name: q.default for name, q in signature.items() if q.default is not q.empty}
 
 
-def _changed(fn, inputs, name, value):
-    """The inputs with another value of an option."""
+def _with_option(fn, inputs, name, value):
+    """Return the inputs with another value of an option."""
     options, inputs = {name: value}, list(inputs)
     keywords = inputs.pop() if inputs and isinstance(inputs[-1], Keywords) else {}
     inputs = [options.pop(name, x) for name, x in zip(argument_names(fn, len(inputs)), inputs)]
@@ -422,36 +428,51 @@ def _may_be_invalid(value, other):
     return type(other) is float and other < 0 <= value  # Huber's delta is a size
 
 
-def _others(p, name, value, n):
-    """Other values of an option of this value, for an input of n dims."""
-    unsafe = is_bare_op(p)
-    if (isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim)) and not unsafe:
-        a = np.asarray(value) if len({*map(np.shape, value)}) == 1 else np.empty(0)
-        if a.dtype.kind == "f" or (a.dtype.kind in "iub" and not isinstance(value, tuple)):
-            others = constants_elsewhere(a).values() if a.size else ()
-            others = [x for x in others if not (out_of_range(a, x) and is_bare_op(p))]
-            return others if a is value else [type(value)(x.tolist()) for x in others]
-    if isinstance(value, bool):
-        return [not value]
-    if name in DIMS:
-        every = list(range(0 if unsafe else -n, n))
-        if isinstance(value, (tuple, list)) or name in PLURAL:
-            return [(d,) for d in every] + [tuple(range(n))] + ([] if unsafe else [(0, -1)])
-        return [d for d in every if d != value] if isinstance(value, int) or value is None else []
+def _other_values(p, name, value, ndim):
+    """Return a list of other values for an option that has this value; the input has ndim dims.
+
+    A bare op of minigrad checks nothing: its sizes, shapes and indices are not changed."""
+    is_unsafe = is_bare_op(p)
+    if name in NAMES_OF_DIM:
+        return _other_dims(name, value, ndim, is_unsafe)
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [] if is_unsafe else _other_sequences(value)
     if value is None:  # a scale, say, whose default is a number of the function's own
         return [0.5, 2] if user_ops(p) or p.pair else []
-    if unsafe and not isinstance(value, (float, str)):  # a size or a shape has to fit the inputs
-        return []
+    if isinstance(value, bool):
+        return [not value]
     if isinstance(value, int):
-        return [v for v in dict.fromkeys((value + 1, value - 1, 2 * value, 0, 1, 2, 3)) if v != value and v < 1000]
+        ints = [value + 1, value - 1, 2 * value, 0, 1, 2, 3]
+        return [] if is_unsafe else [v for v in dict.fromkeys(ints) if v != value and v < 1000]
     if isinstance(value, float):
-        near = (2 * value, value / 2, -value, 0.0, 1.0, 0.5, 2.0, 3.0)
-        return [v for v in dict.fromkeys(near) if v != value and np.isfinite(v)]
-    if isinstance(value, str):
+        floats = [2 * value, value / 2, -value, 0.0, 1.0, 0.5, 2.0, 3.0]
+        return [v for v in dict.fromkeys(floats) if v != value and np.isfinite(v)]
+    if isinstance(value, str) and value in WORDS:  # another string may be the name of a file
         return [word for word in WORDS if word != value]
+    return []
+
+
+def _other_dims(name, value, ndim, is_unsafe):
+    """Every dim, also counted from the end; for an option that takes several also all of them."""
+    every = list(range(0 if is_unsafe else -ndim, ndim))
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, (tuple, list)) or name in NAMES_OF_DIMS:
+        return [(d,) for d in every] + [tuple(range(ndim))] + ([] if is_unsafe else [(0, -1)])
+    return [d for d in every if d != value] if isinstance(value, int) or value is None else []
+
+
+def _other_sequences(value):
+    """Other lists, tuples or arrays in place of one of numbers. A tuple of ints is a shape, or strides."""
     if isinstance(value, tuple) and value and all(type(v) is int for v in value):
         return [tuple(v + 1 for v in value), tuple(range(1, len(value) + 1)), value[::-1]]
-    return []
+    is_array = isinstance(value, np.ndarray) and value.ndim > 0
+    is_rectangular = is_array or (isinstance(value, (list, tuple)) and len({*map(np.shape, value)}) == 1)
+    a = np.asarray(value) if is_rectangular else np.empty(0)
+    if not a.size or a.dtype.kind not in "fiub":
+        return []
+    others = other_constants(a).values()
+    return list(others) if is_array else [type(value)(x.tolist()) for x in others]
 
 
 # -- whose code it is

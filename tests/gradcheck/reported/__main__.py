@@ -1,4 +1,4 @@
-"""Which reported mistakes does gradcheck find at their natural inputs?
+"""Print which reported mistakes gradcheck finds at their natural inputs.
 
 python -m tests.gradcheck.reported
 """
