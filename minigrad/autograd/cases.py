@@ -1,8 +1,8 @@
 """Inputs on which an op is checked, as data: `cases = [case((3, 5)), case((2, 4, 7), dim=1)]`.
 
-Each positional argument of `case` describes one input. A shape means standard normal numbers; the functions below make
-other kinds; a Python number or None is passed as it is, and a list is a list of inputs. Keywords are the
-parameters.
+Each positional argument of `case` describes one input. A shape means standard normal numbers. The functions below make
+other kinds. A Python number or None is passed as it is, and a list is a list of inputs. Keyword arguments are the
+parameters of the op.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,15 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """A random input: `draw(rng, dtype)` makes the array."""
+    """A random input of a kind: "normal", "uniform", "apart", "integers" or "booleans"."""
 
     kind: str
     shape: Shape
-    low: float = 0.0
+    low: float = 0.0  # bounds of uniform numbers and integers
     high: float = 1.0
 
     def draw(self, rng: "np.random.Generator", dtype: Any) -> Any:
+        """Return an array of random numbers; floats have this dtype."""
         size = int(np.prod(self.shape))
         if self.kind == "normal":
             return rng.standard_normal(self.shape).astype(dtype)
@@ -42,49 +43,55 @@ class Sample:
 
 
 def normal(shape: Sequence[int]) -> Sample:
+    """Standard normal numbers."""
     return Sample("normal", tuple(shape))
 
 
 def uniform(shape: Sequence[int], low: float, high: float) -> Sample:
+    """Numbers from low to high."""
     return Sample("uniform", tuple(shape), low, high)
 
 
 def positive(shape: Sequence[int]) -> Sample:
+    """Numbers from 0.5 to 2.5."""
     return uniform(shape, 0.5, 2.5)
 
 
 def apart(shape: Sequence[int]) -> Sample:
-    """Distinct values, none near 0: away from the kinks of max, relu and abs."""
+    """Distinct numbers, none near 0: away from the kinks of max, relu and abs."""
     return Sample("apart", tuple(shape))
 
 
 def integers(shape: Sequence[int], high: int, low: int = 0) -> Sample:
+    """Ints from low to high - 1."""
     return Sample("integers", tuple(shape), low, high)
 
 
 def booleans(shape: Sequence[int]) -> Sample:
+    """Bools, of which 60 % are True."""
     return Sample("booleans", tuple(shape))
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """An input given by its values, such as a mask with an empty row, which is unlikely to be generated at random."""
+    """An input given by its values, such as a mask with an empty row, which random numbers hardly ever give."""
 
     values: object
 
     def draw(self, rng: "np.random.Generator", dtype: Any) -> Any:
+        """Return the values as an array; floats have this dtype."""
         array = np.array(self.values)
         return array.astype(dtype) if array.dtype.kind == "f" else array
 
 
 class Case:
-    """One set of inputs and parameters."""
+    """One set of inputs and parameters of an op."""
 
     def __init__(self, inputs: tuple[Any, ...], params: dict[str, Any]):
         self.inputs, self.params = inputs, params
 
     def draw(self, rng: "np.random.Generator", dtype: Any = np.float64) -> list[Any]:
-        """The inputs as NumPy arrays (numbers, None and other constants stay as they are), floats in `dtype`."""
+        """Return the inputs as NumPy arrays, floats in `dtype`. Numbers, None and other constants stay as they are."""
         return [self._draw(x, rng, dtype) for x in self.inputs]
 
     def _draw(self, x: Any, rng: "np.random.Generator", dtype: Any) -> Any:
@@ -104,6 +111,6 @@ class Case:
 def case(*inputs: Any, **params: Any) -> Case:
     """Declare inputs for an op's checks: case((3, 5), dim=1) is op(x, dim=1) of an x (3, 5) of standard normal numbers.
 
-    A number or None is passed as it is, a list is a list of inputs. Other inputs are made by the functions of
-    minigrad.autograd.cases: positive, uniform, integers, booleans, apart and Fixed."""
+    A number or None is passed as it is, and a list is a list of inputs. The functions of minigrad.autograd.cases make
+    other inputs: positive, uniform, integers, booleans, apart and Fixed."""
     return Case(inputs, params)

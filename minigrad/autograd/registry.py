@@ -1,4 +1,4 @@
-"""The registry of declarations: every op, and every public function built from ops."""
+"""The registry of declarations: every op, and every composite, a public function built from ops."""
 
 import inspect
 from collections.abc import Callable
@@ -9,19 +9,21 @@ from .cases import Case
 
 
 class Declaration:
-    """An op as the gradient check sees it: name, class or function, call, cases."""
+    """What the gradient check knows of an op or composite.
+
+    source: its class or function. call: what is called with the inputs of a case."""
 
     def __init__(self, name: str, source: Any, call: Callable[..., Any], cases: list[Case]):
         self.name, self.source, self.call, self.cases = name, source, call, cases
 
     @property
     def module(self) -> str:
-        """The module that declares it."""
+        """The name of the module that declares it."""
         return str(self.source.__module__)
 
     @property
     def builtin(self) -> bool:
-        """True for minigrad's ops, False for user-defined ones."""
+        """True for ops of minigrad, False for ops of a user."""
         return self.module.startswith("minigrad.")
 
 
@@ -29,29 +31,32 @@ registry: dict[str, Declaration] = {}
 
 
 def register(declaration: Declaration) -> None:
+    """Add a declaration under its name. An op of a user that has the name of one of minigrad's is registered as
+    module.name. Raises TypeError for cases that `case` did not make."""
     for each in declaration.cases:
         if not isinstance(each, Case):
             raise TypeError(f"{declaration.name}: cases are made by minigrad.case(…); got {each!r}")
     old = registry.get(declaration.name)
     if old is not None and old.builtin and old.module != declaration.module:
-        declaration.name = f"{declaration.module}.{declaration.name}"  # a user's op may have the name of a built-in one
+        declaration.name = f"{declaration.module}.{declaration.name}"
     registry[declaration.name] = declaration
 
 
 def declared(source: Any) -> Declaration:
-    """The declaration of an op or a composite, by its name, class or function. Raises ValueError if there is none."""
+    """Return the declaration of an op or composite, given its name, class or function. Raises ValueError if there is
+    none."""
     found = registry.get(source) if isinstance(source, str) else None
-    plain = inspect.unwrap(source) if callable(source) else source  # without the wrapper of `checked`
-    found = found or next((d for d in registry.values() if d.source is plain), None)
+    unwrapped = inspect.unwrap(source) if callable(source) else source  # without the wrapper of `checked`
+    found = found or next((d for d in registry.values() if d.source is unwrapped), None)
     if found is None:
         raise ValueError(f"no op called {getattr(source, '__name__', source)!r} is declared")
     return found
 
 
 def composite(*cases: Case) -> Callable[[F], F]:
-    """Declare a public function built from ops, so that it is checked like an op: @composite(case(…), …).
+    """Decorate a public function built from ops, so that it is checked like an op: @composite(case(…), …).
 
-    Arguments that are declared a bool, an int or a float are looked at, and NumPy's axis= is dim=: see `checked`."""
+    Its arguments are checked as `checked` does: those annotated as bool, int or float, and NumPy's axis= means dim=."""
 
     def declare(function: F) -> F:
         register(Declaration(function.__name__, function, function, list(cases)))

@@ -2,10 +2,10 @@
 
     minigrad check my_ops.py
 
-Prints a table, the worst first; exits with status 1 if anything fails, and if there was nothing to check. Other sizes,
-numbers and parameters are tried for the first case of each op.
+Prints a table, the worst first. The exit status is 1 if anything fails or if there was nothing to check. The first case
+of each op is also tried with other sizes, numbers and parameters.
 
-Files and modules named on the command line are imported first, and only the ops that they declare are checked.
+Files and modules named on the command line are imported first. Then only the ops that they declare are checked.
 """
 
 import importlib
@@ -25,6 +25,7 @@ from ..gradcheck.verdicts import KINK, PASS, WARN
 
 
 def arguments(argv):
+    """Return the parsed arguments, with .modules, the names of the modules read, and .names, the ops to check."""
     parser = cli.Parser("minigrad check", description=__doc__)
     parser.add_argument("modules", nargs="*", metavar="FILE", help="my_ops.py, or a module my_ops: its ops only")
     parser.add_argument("--op", action="append", metavar="NAME",
@@ -38,20 +39,20 @@ def arguments(argv):
     parser.add_argument("--rtol", type=cli.number(float, above=0, below=1), default=1e-7, metavar="N",
                         help="relative error allowed (default: 1e-7)")  # fmt: skip
     parser.add_argument("--seed", type=cli.SEED, default=0, metavar="N", help="of the random inputs (default: 0)")
-    parser.add_argument("--strict", action="store_true", help="a WARN fails (default: for ops of minigrad only)")
+    parser.add_argument("--strict", action="store_true", help="a WARN fails (default: only for ops of minigrad)")
     parser.add_argument("--quiet", action="store_true", help="print only failures and the last line")
     args = parser.parse_args(argv)
-    theirs: dict = {}  # declarations of the files read so far
+    of_files: dict = {}  # declarations of the files read so far
     files, args.modules = args.modules, []
     for file in files:
         args.modules.append(load(file))
-        for name, d in theirs.items():
+        for name, d in of_files.items():
             if registry[name] is not d:
                 parser.error(f"{d.module} and {registry[name].module} both have an op called {name!r}: rename one")
-        theirs = {name: d for name, d in registry.items() if any(within(d.module, m) for m in args.modules)}
-    args.names = list(theirs if files else registry)
+        of_files = {name: d for name, d in registry.items() if any(is_in(d.module, m) for m in args.modules)}
+    args.names = list(of_files if files else registry)
     if args.op:
-        args.names = [name for op in args.op for name in meant(op, theirs if files else registry, files)]
+        args.names = [name for op in args.op for name in full_names(op, of_files if files else registry, files)]
     for device in args.device or ():
         try:
             backend.get(device)
@@ -60,26 +61,27 @@ def arguments(argv):
     return args
 
 
-def within(module, package):
+def is_in(module, package):
+    """True if the module of this name is the package, or inside it."""
     return f"{module}.".startswith(f"{package}.")
 
 
-def meant(op, known, files):
-    """The full names of ops called `op`, among the `known` declarations: a user's tanh in mine.py is mine.tanh, since
-    minigrad has a tanh. CommandError if there is none."""
+def full_names(op, known, files):
+    """Return the full names of the ops called `op` among the `known` declarations. A user's tanh in mine.py is
+    mine.tanh, since minigrad has a tanh. Raises CommandError if there is none."""
     short = {name: name.removeprefix(f"{d.module}.") for name, d in known.items()}
     found = [op] if op in known else [name for name in known if short[name] == op]
     if found:
         return found
     names = sorted(set(short.values()))
-    near = ", ".join(name for name in names if op.lower() in name) or similar(op.lower(), names)
+    similar_names = ", ".join(name for name in names if op.lower() in name) or similar(op.lower(), names)
     declare = "declares" if len(files) == 1 else "declare"
     wrong = f"{' and '.join(files)} {declare} no op {op!r}" if files else f"no op is called {op!r}"
-    raise cli.CommandError(wrong + (f"; did you mean {near}?" if near else ""))
+    raise cli.CommandError(wrong + (f"; did you mean {similar_names}?" if similar_names else ""))
 
 
 def load(name):
-    """Import a module by its name or from its file; returns its name. Errors become one line."""
+    """Import a module, given its name or its file. Returns its name. Raises CommandError, of one line, if it fails."""
     if not name:
         raise cli.CommandError("FILE must not be empty")
     file = Path(name)
@@ -105,6 +107,7 @@ def load(name):
 
 
 def main(argv=()):
+    """Check the ops and print the rows. Returns the exit status."""
     args = arguments(argv)
     began = time.perf_counter()
     names = [name for name in args.names if registry[name].cases]
@@ -115,20 +118,21 @@ def main(argv=()):
         print(f"no op is declared in {', '.join(args.modules)}, so nothing was checked", file=sys.stderr)
     options = {"devices": args.device or ["cpu"], "orders": args.order or (1, 2), "seed": args.seed, "mode": args.mode}
     options |= {"rtol": args.rtol} | ({"strict": True} if args.strict else {})
-    rows, nothing = [], []
+    rows, without_gradient = [], []
     with cli.busy(f"0/{len(names)}") as say:
         for i, (name, found) in enumerate(sweep(names, **options), 1):
             say(f"{i}/{len(names)} {name}")
             rows += found
-            nothing += [] if found else [name]
+            without_gradient += [] if found else [name]
     rows = worst_first(rows)
     failed = [row for row in rows if row.verdict not in (PASS, KINK, WARN)]
-    doubtful = [row for row in rows if row.verdict not in (PASS, KINK)]
-    if shown := doubtful if args.quiet else rows:
+    failed_or_warned = [row for row in rows if row.verdict not in (PASS, KINK)]
+    shown = failed_or_warned if args.quiet else rows
+    if shown:
         print(table(shown))
-    for row in doubtful:
+    for row in failed_or_warned:
         print(f"\n{row.case} on {row.device}:\n{row.message}")
-    if nothing:
-        print(f"no gradient to check: {', '.join(nothing)}")
+    if without_gradient:
+        print(f"no gradient to check: {', '.join(without_gradient)}")
     print(summary(rows, time.perf_counter() - began))
     return 1 if failed or unchecked or not rows else 0

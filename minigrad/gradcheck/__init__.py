@@ -1,14 +1,13 @@
-"""Gradient checking that can be trusted: differences with error bars, the wrong element named, and probes for what
-differences cannot see.
+"""Check gradients against finite differences, and with probes for what differences at one point cannot show.
 
     from minigrad.gradcheck import gradcheck
-    gradcheck(fn, *inputs)                  an op, a layer, a loss: raises GradcheckError, which says what is wrong
+    gradcheck(fn, *inputs)                  an op, a layer, a loss: returns a GradcheckReport, or raises GradcheckError
     gradcheck(np.sin, x, vjp=my_vjp)        a function of NumPy arrays, and what should be its gradient
-    check_op(MyOp)                          an op on the cases that it declares: a list of rows
-    minigrad check                          every declared op on every case of it
+    check_op(MyOp)                          an op on each case that it declares: returns a list of rows
+    minigrad check                          the same for every declared op, from the command line
 
-They return a GradcheckReport of Findings, or rows, whose verdict is PASS, KINK, WARN, INCONCLUSIVE, NONFINITE or FAIL.
-PROBES are what is tried beside differences, {name: function}.
+A report has Findings. Its verdict, and that of a row, is PASS, KINK, WARN, INCONCLUSIVE, NONFINITE or FAIL; README.md
+has the rules. PROBES has the probes, {name: function}.
 """
 
 import sys
@@ -27,7 +26,7 @@ __all__ = [
 
 
 class _Called(types.ModuleType):
-    """mg.gradcheck(fn, *inputs) is what people type first."""
+    """This module, which can be called: mg.gradcheck(fn, *inputs) is what people type first."""
 
     __call__ = staticmethod(gradcheck)
 

@@ -1,4 +1,4 @@
-"""gradcheck: a function's backward against differences with error bars, and against itself under other conditions."""
+"""gradcheck: compare a function's backward with differences, and run the probes."""
 
 import time
 import warnings
@@ -14,7 +14,8 @@ from .probes import PROBES, SALT, UserCall, run_probes
 from .report import GradcheckError, GradcheckReport, GradcheckWarning
 from .verdicts import FAIL, WARN
 
-WHOLE, NUMBER = (int, np.integer), (int, float, np.integer, np.floating)
+WHOLE = (int, np.integer)
+NUMBER = (int, float, np.integer, np.floating)
 FULL = 512  # most elements that get a full Jacobian in mode "auto"
 
 
@@ -30,37 +31,37 @@ def gradcheck(
     fn          a function of Tensors that returns a Tensor, or a tuple, list, dict or dataclass of them: a loss, a
                 Module (its parameters are checked too), or an Op class. It may draw from the default generator: each
                 call sees the same numbers. Or a function of NumPy arrays, with vjp.
-    inputs      Tensors, Modules (checked with respect to their parameters, in float64 for as long as it takes), and
-                tuples, lists, dicts and dataclasses of those; all else is passed on. float32 is converted: its
-                differences are too coarse. A single tuple holds all the inputs, as PyTorch has it: gradcheck(fn,
-                (x, w)) is gradcheck(fn, x, w), and gradcheck(fn, ((h, c),)) checks fn((h, c)).
+    inputs      Tensors, Modules, and tuples, lists, dicts and dataclasses of them; all else is passed on. float32 is
+                converted: its differences are too coarse. The gradient of a Module is checked with respect to its
+                parameters, which are float64 until gradcheck returns. A single tuple holds all the inputs, as in
+                PyTorch: gradcheck(fn, (x, w)) is gradcheck(fn, x, w), and gradcheck(fn, ((h, c),)) checks fn((h, c)).
     kwargs      a dict of keyword arguments of fn. Tensors in it are inputs too.
-    wrt         what to check: positions or names of inputs (1, "weight", "model.blocks.0"). Default: what requires a
-                gradient; if no Tensor does, all of them; and the parameters of Modules.
-    mode        "full": every element of the Jacobian. "directional": random directions, a wrong one bisected down to
-                the element. "auto": full up to 512 input elements, then with `directions` random combinations of the
-                outputs if there are more than 512 of those. "probes": no differences, only the probes, as for a
-                gradient that is deliberately not the derivative.
+    wrt         what to check: positions or names of inputs (1, "weight", "model.blocks.0"). Default: the inputs that
+                require a gradient, or all float Tensors if none does; and the parameters of Modules.
+    mode        "full": every element of the Jacobian. "directional": random directions; a wrong one is bisected to
+                find the element. "auto": "full" for up to 512 input elements, with `directions` random combinations
+                of the outputs if those have more than 512; otherwise "directional". "probes": only the probes, as for
+                a gradient that is deliberately not the derivative.
     order       2 checks the gradient of the gradient, with respect to inputs and cotangents, and so on.
-    rtol, atol  passes if |analytic - numeric| <= atol + rtol max(|analytic|, |numeric|) + 3 bar. An atol hides wrong
-                gradients that are small.
-    eps         the first step of the differences, of which the others are fractions. Default: 2^-9, less where many
-                elements move at once, and others in doubt.
-    vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays; it may be what another
-                framework computes. It returns a tuple with an entry for each input, of the input's structure; None
-                means zeros. dy is a tuple if fn has several outputs. Only order 1 is checked.
-    kinks       where the one-sided slopes differ and the gradient lies between them: "report" makes it a KINK,
-                which passes; "error" fails.
+    rtol, atol  the gradient agrees if |analytic - numeric| <= atol + rtol max(|analytic|, |numeric|) + 3 bars. An atol
+                hides wrong gradients that are small.
+    eps         the first step of the differences; it is halved from there. Default: 2^-9, or less where many elements
+                move at once. Where a result is in doubt, other steps are taken too.
+    vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays; another framework may
+                compute it. It returns a tuple with an entry for each input, of the input's structure; None means
+                zeros. dy is a tuple if fn has several outputs. Only order 1 is checked.
+    kinks       "report": a gradient between two one-sided slopes that differ is a KINK, which passes. "error": a KINK
+                fails.
     probes      "auto": all probes if an op or a hook of your own, a vjp or an Op class is checked; for a function of
                 minigrad's own ops those that can find something there. "all", or names out of PROBES, or () for none.
     seed        the same seed gives the same directions, cotangents and probes.
-    strict      probes try points of their own: other sizes, also 0, other numbers, other indices. If the backward
-                raises there or gives NaN although the forward runs, or if an index is invalid there, that is a WARN: it
-                passes, with a GradcheckWarning that shows the point. strict=True makes it a FAIL.
+    strict      a WARN is a FAIL. Probes try points of their own: other numbers, sizes, indices, options. If the
+                backward raises there or gives NaN although the forward runs, or if fn may not be meant for the point,
+                that is a WARN: it passes, with a GradcheckWarning that shows the call.
 
-    Raises GradcheckError (an AssertionError, with .report) if the report is false, unless raise_on_fail=False. Raises
-    ValueError for options that make no sense or an fn with nothing to differentiate, TypeError if fn returns no Tensor
-    of floats, or takes NumPy arrays and nothing says what its gradient is.
+    Raises GradcheckError (an AssertionError, with .report) if the verdict is FAIL, NONFINITE or INCONCLUSIVE, unless
+    raise_on_fail=False. Raises ValueError for options that make no sense, or if fn has nothing to differentiate.
+    Raises TypeError if fn returns no Tensor of floats, or if it takes NumPy arrays and there is no vjp.
     """
     __tracebackhide__ = True  # pytest shows the line that called this, and the message
     _check_options(
@@ -75,23 +76,11 @@ def gradcheck(
         for _ in range(order - 1):
             subject = subject.derivative(rng)
         comparison = Comparison(subject, rng, rtol, atol, first_step=eps)
-        chosen = mode if mode != "auto" else "full" if subject.size <= FULL else "directional"
-        if chosen == "directional":
-            check_directions(comparison, directions)
-        elif chosen == "full":
-            check_elements(comparison, directions if mode == "auto" and comparison.y.size > FULL else None)
+        mode_that_ran = _compare(comparison, mode, directions)
         report = GradcheckReport(
-            label=label, order=order, mode=chosen, seed=seed, rtol=rtol, kinks=kinks, strict=strict,
-            findings=list(comparison.findings),
+            label=label, order=order, mode=mode_that_ran, seed=seed, rtol=rtol, kinks=kinks, strict=strict,
+            findings=list(comparison.findings), left_out=_left_out(comparison),
         )  # fmt: skip
-        if not subject.size or not comparison.y.size:
-            report.left_out["Jacobian"] = (
-                f"every {'output' if subject.size else 'input'} is empty: nothing was compared"
-            )
-        if others := comparison.forward.unchecked():
-            report.left_out["gradients that are not checked"] = f"{others}: pass it as an input"
-        if infinite := int(np.isinf(comparison.y).sum()):
-            report.left_out["outputs"] = f"{infinite} of {comparison.y.size} are infinite, where there is no derivative"
         comparison.rng = np.random.default_rng([SALT, seed, 1])  # whatever was drawn before, the probes draw the same
         run_probes(comparison, report, names, UserCall(fn, inputs, wrt, order, strict))
         if any(f.verdict == FAIL for f in comparison.findings):
@@ -106,6 +95,35 @@ def gradcheck(
     if raise_on_fail and report.verdict == WARN:
         warnings.warn(report.message(), GradcheckWarning, stacklevel=2)
     return report
+
+
+def _compare(comparison, mode, directions):
+    """Compare the gradient with differences; the Comparison collects the findings. Returns the mode that ran."""
+    if mode == "auto":
+        mode = "full" if comparison.subject.size <= FULL else "directional"
+        combinations = directions if comparison.y.size > FULL else None
+    else:
+        combinations = None
+    if mode == "directional":
+        check_directions(comparison, directions)
+    elif mode == "full":
+        check_elements(comparison, combinations)
+    return mode
+
+
+def _left_out(comparison):
+    """{what is not compared: why}"""
+    found, y = {}, comparison.y
+    if not comparison.subject.size or not y.size:
+        what = "output" if comparison.subject.size else "input"
+        found["Jacobian"] = f"every {what} is empty: nothing was compared"
+    others = comparison.forward.unchecked()
+    if others:
+        found["gradients that are not checked"] = f"{others}: pass it as an input"
+    infinite = int(np.isinf(y).sum())
+    if infinite:
+        found["outputs"] = f"{infinite} of {y.size} are infinite, where there is no derivative"
+    return found
 
 
 def _check_options(**given):

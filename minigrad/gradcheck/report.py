@@ -1,4 +1,4 @@
-"""The result of a check: verdicts, a table, and a message with hints at the cause."""
+"""The result of a check: its findings, a table of them, and a message with hints at the cause."""
 
 import math
 import site
@@ -17,11 +17,11 @@ INSTALLED = {*sysconfig.get_paths().values(), *site.getsitepackages()}
 
 
 class NotApplicable(Exception):
-    """Why a probe does not apply to a function."""
+    """Raised by a probe that makes no sense for a function; the message says why."""
 
 
 class GradcheckWarning(UserWarning):
-    """A difference at a point that gradcheck made up, where the function may not be meant to be used."""
+    """A WARN: a failure at a point that a probe made up, for which the function may not be meant."""
 
 
 class GradcheckError(AssertionError):
@@ -34,14 +34,13 @@ class GradcheckError(AssertionError):
 
 @dataclass
 class Finding:
-    """The result of one check: of a leaf's Jacobian, a direction, or a probe. The numbers are those of its worst
-    element."""
+    """The result of one check, of a leaf's Jacobian, a direction, or a probe, with the numbers of its worst element."""
 
     check: str  # "Jacobian", "direction 2", "layout fortran", …
     verdict: str
     leaf: str = ""  # the input or parameter
     index: tuple[int, ...] | None = None  # the element of it
-    output: str = ""  # the output element, if it is about a single one
+    output: str = ""  # the output element, if it is about one alone
     analytic: float | None = None
     numeric: float | None = None
     bar: float | None = None
@@ -70,7 +69,7 @@ class Finding:
 
 
 def failure(check, note):
-    """A FAIL without numbers to show."""
+    """Return a FAIL without numbers to show."""
     return Finding(check, FAIL, note=note, excess=math.inf)
 
 
@@ -163,13 +162,19 @@ def _gravity(f):
     return SEVERITY.index(f.verdict), f.verdict != PASS and not f.probe, f.excess
 
 
+def columns(rows):
+    """Return rows of strings as lines whose columns are padded to one width, except for the last column."""
+    widths = [max(map(len, column)) for column in zip(*rows)][:-1]
+    return ["  ".join([*[cell.ljust(w) for cell, w in zip(row, widths)], row[-1]]).rstrip() for row in rows]
+
+
 def raised(error):
-    """An exception in words, with the innermost line that is neither ours nor an installed package's."""
+    """Return an exception in words, with the innermost line that is neither ours nor an installed package's."""
     return told(error) + users_line(error)
 
 
 def told(error):
-    """'ValueError: too long', or 'ValueError' of one without words, or that cannot say them."""
+    """Return 'ValueError: too long', or 'ValueError' if the error has no message, or if its str() raises."""
     kind = type(error).__name__
     try:
         said = str(error)
@@ -179,8 +184,8 @@ def told(error):
 
 
 def users_line(error):
-    """', at my_ops.py:12 in backward: return dy / 0', or ''. A line of an installed package if there is no other, or of
-    our own ops."""
+    """Return ', at my_ops.py:12 in backward: return dy / 0', or ''. Without a line of the user's it is one of an
+    installed package, or of our own ops."""
     frames = traceback.extract_tb(error.__traceback__)
     for others in ((OURS, *INSTALLED), (OURS,), (str(Path(__file__).parent),)):
         for frame in reversed(frames):
@@ -207,8 +212,10 @@ def _ratio(analytic, numeric):
 
 
 def ratio_hint(analytic, numeric, sizes, has_two_uses):
-    """What usually causes an error of this ratio, or "". sizes: of all dims of the input and the outputs. has_two_uses:
-    True if a value in the graph is used twice, so that two contributions add up."""
+    """Return what usually causes an error of this ratio, or "".
+
+    sizes: of all dims of the input and the outputs. has_two_uses: True if a value in the graph is used twice, so that
+    two contributions add up."""
     if analytic == 0:
         return "no gradient arrives: a contribution is missing, a mask is the wrong way round, or it was not recorded"
     if numeric == 0:
@@ -232,8 +239,9 @@ def ratio_hint(analytic, numeric, sizes, has_two_uses):
 
 
 def patterns(shape, analytic, numeric, others):
-    """Sentences that say what else the wrong Jacobian (outputs, elements) of a leaf of this shape is: that of another
-    leaf, or its transpose. others: {name of another leaf: its numeric Jacobian}."""
+    """Return sentences that say what the wrong Jacobian of a leaf is instead: that of another leaf, or transposed.
+
+    shape: of the leaf. analytic, numeric: (outputs, elements). others: {name of another leaf: its numeric Jacobian}."""
     found = [
         f"this is the gradient of {name}: two inputs are swapped"
         for name, theirs in others.items()

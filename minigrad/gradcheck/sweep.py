@@ -1,4 +1,4 @@
-"""Every declared op on every case of it, on every device asked for, at both orders, and the results as a table."""
+"""Check declared ops on each case that they declare, on each device and at both orders, and print the results."""
 
 import time
 import zlib
@@ -22,7 +22,7 @@ from .verdicts import FAIL, SEVERITY, WARN
 
 @dataclass
 class Row:
-    """One check of the sweep. `report` is None if the op raised: `message` then says what."""
+    """The result of one check. `report` is None if the op raised: then `message` says what."""
 
     op: str
     case: str
@@ -44,11 +44,11 @@ class Row:
 
 
 def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed: int = 0, **options: Any) -> list[Row]:
-    """Check an op or composite (itself, or by its name) on each case that it declares. Returns a list of Rows, which
-    is empty for an op that is declared not to be differentiable.
+    """Check an op or composite, given as itself or by its name, on each case that it declares. Returns a list of Rows.
+    It is empty for an op that is declared not to be differentiable.
 
-    options go to gradcheck. The probes that look for other points are run on the first case only, unless `probes` says
-    otherwise; strict is True for ops of minigrad."""
+    options go to gradcheck. By default the first case gets all probes, the others all but those that look at other
+    points; and strict is True for ops of minigrad."""
     declaration = declared(op)
     name = declaration.name
     if not declaration.cases:
@@ -78,13 +78,13 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
 
 
 def sweep(names, devices=("cpu",), orders=(1, 2), seed=0, **options):
-    """Yields (name, Rows) for each op, once, in this order."""
+    """Yield (name, Rows) for each op, once, in this order."""
     for name in dict.fromkeys(names):
         yield name, [row for device in devices for row in check_op(name, device, orders, seed, **options)]
 
 
 def inputs_of(name, case, seed, device="cpu"):
-    """A case's inputs as float64 Tensors, the same for the same name, case and seed."""
+    """Return a case's inputs as float64 Tensors: the same numbers for the same name, case and seed."""
     rng = np.random.default_rng([seed, zlib.crc32(f"{name} {case!r}".encode())])
 
     def tensors(x):
@@ -96,6 +96,7 @@ def inputs_of(name, case, seed, device="cpu"):
 
 
 def worst_first(rows):
+    """Return the Rows sorted by verdict, then by error."""
     return sorted(rows, key=lambda row: (-SEVERITY.index(row.verdict), -row.error))
 
 
@@ -103,7 +104,7 @@ def worst_first(rows):
 
 
 def table(rows):
-    """A line for each row."""
+    """Return a table with a line for each Row."""
     lines = [("verdict", "op", "order", "device", "error/allowed", "evaluations", "ms", "case")]
     for r in rows:
         case = r.case if len(r.case) <= 60 else r.case[:59] + "…"
@@ -113,6 +114,7 @@ def table(rows):
 
 
 def summary(rows, seconds):
+    """Return one line: how many ops and checks, their verdicts, and the cost."""
     counts = {v: sum(row.verdict == v for row in rows) for v in dict.fromkeys(row.verdict for row in rows)}
     verdicts = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "nothing checked"
     ops, evaluations = len({row.op for row in rows}), sum(row.evaluations for row in rows)

@@ -1,5 +1,5 @@
-"""Checks for what differences at one point cannot show: a backward that is wrong at the second call, in another layout,
-at other sizes, numbers or dtypes, or that writes where it must not.
+"""Probes: checks for what differences at one point cannot show. A backward may be wrong at the second call, in another
+layout, at other sizes, numbers or dtypes, or it may write where it must not.
 
 PROBES has all, the cheapest first. A probe takes a Probed, the user's call, and yields Findings about calls that must
 agree, or Points at which differences are taken. It raises NotApplicable where it makes no sense."""
@@ -27,7 +27,7 @@ PROBES = {
         float32, float16, sizes, indices, parameters, values, growth,
     )
 }  # fmt: skip
-SALT = 0x6772616463686B  # inputs drawn from default_rng(seed) must differ from our cotangents
+SALT = 0x6772616463686B  # makes our cotangents differ from inputs that the user drew from default_rng(seed)
 EXPLORING = ("indices", "parameters", "values", "growth")  # left out after a failure
 CHEAP = tuple(name for name in PROBES if name not in EXPLORING)
 # Those that can find something wrong in a function of minigrad's own ops, each of which has passed all probes: a change
@@ -37,10 +37,10 @@ OPS_ONLY = "it tests ops, and only ops of minigrad ran here; probes='all' runs i
 
 
 def run_probes(comparison, report, names, call):
-    """Run the named probes ("auto": those that can find something), and add the findings of each: failures, or else
-    the closest call.
+    """Run the named probes, and add the findings of each: its failures, or the one that came closest to failing.
 
-    After a failure, those that look at other points are left out."""
+    names: a tuple, or "auto" for the probes that can find something. After a failure, the probes that look at other
+    points are left out."""
     verdicts = {f.verdict for f in comparison.findings}
     if NONFINITE in verdicts and FAIL not in verdicts:
         names = tuple(PROBES) if names == "auto" else names
@@ -75,6 +75,7 @@ def run_probes(comparison, report, names, call):
 
 
 def _is_composition(start):
+    """True if only ops of minigrad ran. start: returns a Probed."""
     try:
         return start().is_composition
     except NotApplicable:

@@ -116,8 +116,9 @@ class Probed:
             yield self.finding(check, name, a, b, difference / (allowed or TINY), note)
 
     def finding(self, check, name, expected, found, excess, note):
-        """Return the Finding for one leaf's gradient, or for the outputs (name ""). Element j differs by excess[j] times
-        what is allowed."""
+        """Return the Finding for one leaf's gradient, or for the outputs (name "").
+
+        excess[j]: by how many times what is allowed element j differs."""
         excess = np.nan_to_num(excess, nan=np.inf, posinf=np.inf)
         worst = excess.max(initial=0)
         f = Finding(check, PASS if worst <= 1 else FAIL, name, excess=float(worst))
