@@ -128,7 +128,7 @@ def test_a_wrong_option_is_named():
             gradcheck(mg.exp, data(3), **{name: value})
 
 
-def test_what_is_no_function():
+def test_a_first_argument_that_cannot_be_called_is_refused():
     for fn in (None, 3, data(3)):
         with pytest.raises(TypeError, match="the first argument must be a function"):
             gradcheck(fn, data(3))
@@ -168,7 +168,7 @@ class Round(Op, abstract=True):
         return dy
 
 
-def test_a_gradient_that_is_deliberately_another_has_only_probes():
+def test_mode_probes_takes_no_differences():
     x = data(3, 2)
     assert not gradcheck(Round.apply, x, raise_on_fail=False)
     assert gradcheck(Round.apply, x, mode="probes", probes=["linearity", "layouts"]).verdict == PASS
@@ -230,7 +230,7 @@ def test_a_vjp_returns_what_the_inputs_are(x, gradient):
         gradcheck(lambda x: 1.0, x, vjp=lambda dy, x: gradient)
 
 
-def test_numpy_arrays_alone_say_nothing_of_their_gradient():
+def test_numpy_arrays_without_a_vjp_are_refused():
     with pytest.raises(TypeError, match="checked at order 1 only"):
         gradcheck(softmax, array(3), vjp=softmax_vjp, order=2)
     with pytest.raises(TypeError, match="pass Tensors, or vjp="):
@@ -248,7 +248,7 @@ def test_a_tensor_that_the_function_closes_over_is_named_where_its_dtype_does_no
     mg.gradcheck(lambda layer, x: layer(x).sum(), layer, x)  # the module can be called, too
 
 
-def test_arrays_of_a_pair_are_checked_as_they_lie_too():
+def test_arrays_of_a_pair_are_checked_with_their_strides_too():
     x, wrong = np.random.default_rng(0).standard_normal((3, 15))[:, ::5], lambda x: x.strides == (120, 40)
     how = dict(mode="probes", probes=["layouts"], raise_on_fail=False)
     found = gradcheck(np.sin, x, vjp=lambda dy, x: dy * np.cos(x) * (1 + wrong(x)), **how)

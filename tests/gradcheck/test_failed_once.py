@@ -28,7 +28,7 @@ class WronglySorted(Sorted, abstract=True):
 
 
 @pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5)]])
-def test_ties_of_many(seed):
+def test_ties_of_many_numbers_are_no_failure(seed):
     """The gradient of one of twenty equal numbers is seldom between those of 32 points close by."""
     x = mg.tensor(np.round(np.random.default_rng(seed).standard_normal(40)))
     assert gradcheck(Sorted, x, seed=seed, raise_on_fail=False).verdict != FAIL
@@ -55,12 +55,12 @@ def test_ties_between_which_the_gradient_changes(n):
     assert gradcheck(SortedSquares, x, mode="directional", raise_on_fail=False).verdict != FAIL
 
 
-def test_numbers_below_those_of_float16_are_no_nonlinearity():
+def test_underflow_in_float16_is_no_nonlinearity():
     x = mg.tensor([3.9, 4.0, -3.8], dtype=mg.float64)
     assert gradcheck(lambda x: (-(x * x)).half().exp().double(), x, raise_on_fail=False).verdict != FAIL
 
 
-def test_a_gradient_of_nothing_is_compared_in_other_layouts():
+def test_a_gradient_of_zero_is_compared_in_other_layouts():
     class Variance(mg.Op, abstract=True):
         def forward(self, x):
             self.save_inputs(x)
@@ -75,7 +75,7 @@ def test_a_gradient_of_nothing_is_compared_in_other_layouts():
     assert gradcheck(Variance, mg.randn(4, 3, dtype=mg.float64), raise_on_fail=False).verdict == FAIL
 
 
-def test_what_comes_from_the_forward_is_no_input_of_its_own():
+def test_what_a_backward_op_takes_from_the_forward_is_not_moved():
     """cross_entropy_backward is handed the softmax of its logits: moving those alone would blame it."""
     logits, target = mg.randn(4, 3, dtype=mg.float64), mg.tensor([0, 2, 1, 1])
     for name, fn in {

@@ -191,7 +191,7 @@ def test_repeated_indices():
     assert gradcheck(lambda x, i: x[i], mg.tensor(X), index).verdict == PASS
 
 
-def test_the_users_random_numbers_are_not_ours():
+def test_cotangents_are_not_the_users_random_numbers():
     """aᵀa where both should be a·dy: a gradient that is transposed shows only if dy is not what a was drawn from."""
 
     class Gram(mg.Op, abstract=True):
@@ -236,7 +236,7 @@ REFUSING = {
 
 
 @pytest.mark.parametrize("name", REFUSING)
-def test_a_forward_that_raises_is_refused(name):
+def test_a_forward_that_raises_at_a_point_is_no_failure(name):
     assert gradcheck(REFUSING[name], mg.tensor(X)).verdict == PASS
 
 
@@ -261,13 +261,13 @@ class Gate(mg.Op, abstract=True):
 
 
 @pytest.mark.slow
-def test_loud_backwards_that_nobody_asked_for():
+def test_a_backward_may_raise_where_no_caller_needs_it():
     assert gradcheck(lambda x: Cube.apply(x).sin(), mg.tensor(X)).verdict == PASS
     mask = mg.tensor(np.array([0.9, 0.1, 0.8]))
     assert gradcheck(lambda x: Gate.apply(x, mask), mg.tensor(X[0, :3])).verdict == PASS  # broadcasts where x is cut
 
 
-def test_a_backward_that_raises_is_not():
+def test_a_backward_that_raises_at_another_size_is_a_failure():
     class Raising(REFUSING["two dims only"]):
         def forward(self, x):
             self.save_inputs(x)
@@ -301,7 +301,7 @@ class Arccos(mg.Op, abstract=True):
         return -dy / (1 - x * x).sqrt()
 
 
-def test_what_leaves_its_domain_passes():
+def test_points_outside_the_domain_are_no_failure():
     rng = np.random.default_rng(0)
     assert gradcheck(Inverse, mg.tensor(rng.standard_normal((3, 3)))).verdict == PASS  # singular where rows are equal
     assert gradcheck(Arccos, mg.tensor(rng.uniform(-0.98, 0.98, (2, 3)))).verdict == PASS
@@ -333,7 +333,7 @@ def test_kinks_elsewhere_are_no_failure(fn):
 # ----------------------------------------------------------------------------------------------- what the report says
 
 
-def test_what_is_not_checked_is_said():
+def test_the_report_names_what_is_not_checked():
     layer = nn.Linear(4, 2).double()
     report = gradcheck(lambda x: layer(x), mg.tensor(X))
     assert "(2, 4)" in report.left_out["gradients that are not checked"]
@@ -503,9 +503,9 @@ BESIDE = {  # f, a wrong vjp, the right one, and a natural input beside which th
 
 
 @pytest.mark.parametrize("name", BESIDE)
-def test_what_stands_beside_the_inputs_is_changed_too(name):
-    """Of an index, counts, classes, weights, a margin or signs no gradient is taken: another value of them may be what
-    shows the mistake, as a WARN where the function may never be given it. The right one is not failed."""
+def test_constants_beside_the_inputs_are_changed_too(name):
+    """An index, counts, classes, weights, a margin or signs have no gradient, but another value of them may show the
+    mistake: as a WARN where the function may not be meant for that value. The right one is not failed."""
     f, wrong, right, beside = BESIDE[name]
     word = "i" if isinstance(beside, np.ndarray) else "margin" if isinstance(beside, float) else "weight"
 
@@ -522,14 +522,14 @@ def test_what_stands_beside_the_inputs_is_changed_too(name):
         assert checked(right).verdict == PASS
 
 
-def test_what_is_no_array_of_numbers_stays():
+def test_constants_that_are_no_arrays_of_numbers_are_kept():
     for beside in np.array(2), np.array(2.0), [[1.0], [3.0, 4.0]], ["a"], [], np.array([None]), {1}:
         assert gradcheck(lambda x, beside: x * 2, mg.tensor(X), beside).verdict == PASS
     index = mg.tensor([2, 0, 1], dtype=mg.uint8)
     assert gradcheck(lambda x, i: x[i.long()], mg.tensor(X), index).verdict == PASS
 
 
-def test_an_index_that_is_an_option_goes_beyond_with_numpy_alone():
+def test_an_index_out_of_range_is_tried_with_numpy_only():
     """A kernel would read out of bounds."""
     seen = set()
 

@@ -110,7 +110,7 @@ def test_second_order_of_a_float32_output():
 
 
 @pytest.mark.parametrize("call", [Embedding, Embedding.apply, lambda w, i: Embedding.apply(w, i)], ids=range(3))
-def test_no_kernel_gets_an_index_that_it_would_not_look_at(call, monkeypatch):
+def test_no_kernel_gets_an_index_out_of_range(call, monkeypatch):
     """NumPy, which looks at each, may get one."""
     seen, forward = [], Embedding.forward
 

@@ -17,7 +17,7 @@ from .wrong_sin import WrongSin, data, values, wrong_sin
 gradcheck = partial(gradcheck, probes=())  # test_probes.py has them
 
 
-def test_the_message_is_one_to_act_on():
+def test_the_message_names_what_is_wrong():
     def loss(w):
         return wrong_sin(w * 2).sum(0)
 
@@ -25,7 +25,7 @@ def test_the_message_is_one_to_act_on():
         gradcheck(loss, data(2, 3), seed=7)
     message = str(caught.value)
     for line in [
-        r"FAIL test_the_message_is_one_to_act_on.<locals>.loss \(full\): \d+ checks, \d+ evaluations, .* seed 7",
+        r"FAIL test_the_message_names_what_is_wrong.<locals>.loss \(full\): \d+ checks, \d+ evaluations, .* seed 7",
         r"Jacobian: FAIL at w\[\d, \d\], output \[\d\]",
         r"analytic  -?\d",
         r"numeric   -?\d.* ± \d.*",
@@ -61,7 +61,7 @@ def test_two_uses_are_named_where_there_are_two(factor, hint):
         assert (hint in gradcheck(fn, data(3, 4), raise_on_fail=False).message()) == is_hinted
 
 
-def test_columns_stand_below_each_other():
+def test_columns_are_aligned():
     assert columns([["a", "bb", "c"], ["aaa", "b", "de"]]) == ["a    bb  c", "aaa  b   de"]
 
 
@@ -84,7 +84,7 @@ def test_the_output_is_told_apart_from_others():
             assert (worst.index, worst.output) == ((k,), f"{which}[{k}]")
 
 
-def test_the_culprit_is_told_from_a_right_op_of_its_kind():
+def test_the_culprit_is_told_from_a_right_op_of_its_class():
     """They differ in a parameter only."""
     report = gradcheck(
         lambda x: WrongSin.apply(x, factor=1.0) + WrongSin.apply(x, factor=1.1), values(0.3), raise_on_fail=False

@@ -21,6 +21,6 @@ def test_an_op_is_checked_once():
     assert [name for name, _ in found] == ["neg", "exp"] and {r.order for _, rows in found for r in rows} == {2}
 
 
-def test_inputs_are_the_ops_own():
+def test_each_op_has_inputs_of_its_own():
     same, again, other = (inputs_of(name, case((3,)), 5)[0].tolist() for name in ("exp", "exp", "neg"))
     assert same == again != other != inputs_of("neg", case((3,)), 6)[0].tolist()

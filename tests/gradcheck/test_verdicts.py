@@ -43,7 +43,7 @@ def verdict(fn, *inputs, **options):
     ],
     ids=["relu", "abs", "amax", "max", "maximum", "clamp", "floor"],
 )
-def test_a_kink_is_told_as_one(fn, x, mode):
+def test_a_kink_is_reported_as_kink(fn, x, mode):
     report = gradcheck(fn, x, mode=mode)
     assert report and report.verdict == KINK
     f = report.worst

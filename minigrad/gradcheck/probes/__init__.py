@@ -16,7 +16,10 @@ from .conditions import (
     Probed, UserCall, alone, cotangents, device, float16, float32, interleaved, layouts, linearity, modes, repeatable,
     repeated_input, unchanged,
 )  # fmt: skip
-from .points import Point, growth, indices, parameters, sizes, values
+from .other_numbers import indices, values
+from .other_options import parameters
+from .other_sizes import growth, sizes
+from .points import Point
 
 __all__ = ["CHEAP", "FOR_COMPOSITIONS", "OPS_ONLY", "PROBES", "SALT", "UserCall", "run_probes"]
 

@@ -18,7 +18,8 @@ from ..pair import Pair
 from ..report import Finding, NotApplicable, failure
 from ..subject import PRECISION, difference_of, host, joined
 from ..verdicts import FAIL, PASS
-from .points import cuts, is_ours
+from .other_sizes import cuts
+from .points import is_ours
 
 TINY = float(np.finfo(np.float64).tiny)
 MOST_GROUPS, MOST_PAIRS, MOST_AXES = 5, 10, 4  # groups of leaves, pairs of leaves and dims that are tried
