@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from minigrad.gradcheck.differences import EPS, STEP, derivative
+from minigrad.gradcheck.differences import EPS, STEP, derivative, derivatives
 
 
 def at(f, x):
@@ -57,3 +57,32 @@ def test_kinks_and_jumps_are_told_from_slopes():
 def test_the_step_shrinks_into_the_domain():
     value, bar, _ = at(np.log, 1e-6)
     assert abs(value - 1e6) <= 3 * bar < 1
+
+
+def test_two_steps_settle_a_slope_that_is_expected():
+    def evaluations(f, x, expected):
+        calls = []
+
+        def path(t):
+            calls.append(t)
+            return np.array([f(x + t) - f(x)])
+
+        d = derivatives([path], 2 * EPS * np.abs(np.array([f(x)])), [STEP], [0.0], np.array([[expected]]))
+        return len(calls), d
+
+    assert evaluations(np.sin, 0.3, math.cos(0.3))[0] == 4
+    assert evaluations(np.sin, 0.3, math.cos(0.3) * (1 + 1e-8))[0] > 4
+    taken, d = evaluations(np.abs, 0.0, 0.0)  # the central difference is 0 too, but the one-sided slopes differ
+    assert taken > 4 and d.is_kink[0, 0]
+
+
+def test_paths_are_independent_of_each_other():
+    """Each of several paths gets the Derivative that it gets alone, whatever steps the others need."""
+    fs, x = (np.sin, np.abs, np.floor, np.exp, lambda x: 1e-9 / (x + 1e-4)), 0.0
+    noise = np.array([4 * EPS])
+    paths = [lambda t, f=f: np.array([f(x + t) - f(x)]) for f in fs]
+    together = derivatives(paths, noise, [STEP] * len(fs), [0.0] * len(fs))
+    for i, path in enumerate(paths):
+        alone = derivative(path, noise, STEP)
+        for name, value in vars(alone).items():
+            np.testing.assert_array_equal(getattr(together, name)[i], value, err_msg=name)

@@ -34,7 +34,7 @@ def check_point(p, point):
         try:
             for _ in range(p.order - 1):
                 subject = subject.derivative(p.rng)
-            run, sizes = _run_with_sizes(subject)
+            run, sizes = _run_with_sizes(subject) if point.cut_size else (subject.run(), set())
         except Exception:  # whatever fn says to what it is not made for
             return None
         if point.cut_size in sizes:  # of an array that fn holds: the inputs, after the cut, broadcast against it
