@@ -10,7 +10,8 @@ import numpy as np
 from .call import prepared, subject_of
 from .compare import Comparison, check_directions, check_elements
 from .culprit import excuse_kinks, find_culprit
-from .probes import PROBES, SALT, UserCall, run_probes
+from .probes import PROBES, SALT, run_probes
+from .probes.conditions import UserCall
 from .report import GradcheckError, GradcheckReport, GradcheckWarning
 from .verdicts import FAIL, WARN
 

@@ -20,7 +20,7 @@ CLOSEST = 1e-9  # distance of half of them: so near that smooth parts do not cha
 NEIGHBOURS = 64
 LIES_BETWEEN = "an op inside is at a kink here; the gradient lies between those close by, which are right"
 LIES_OUTSIDE = "ops inside are at kinks, where gradients do not compose: none close by is like this one"
-PAIRS = 6  # pairs of directions to try. With three, one of several equal numbers may stay the median, which hides its kink
+PAIRS = 6  # pairs of directions to try: with three, one of several equal numbers may stay the median and hide its kink
 
 
 def excuse_kinks(comparison):

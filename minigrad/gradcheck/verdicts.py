@@ -1,4 +1,4 @@
-"""The verdicts, and the rules that give them. README.md tells the same rules as a table.
+"""The verdicts, and the rules that give them. minigrad/gradcheck/README.md has the same rules as a table.
 
 numeric_verdicts    one analytic number against one difference with its error bar
 kink_verdict        a FAIL at a point where an op inside is at a kink

@@ -13,15 +13,13 @@ from ..report import Finding, NotApplicable, failure, raised
 from ..verdicts import FAIL, NONFINITE, PASS
 from .at_point import check_point
 from .conditions import (
-    Probed, UserCall, alone, cotangents, device, float16, float32, interleaved, layouts, linearity, modes, repeatable,
+    Probed, alone, cotangents, device, float16, float32, interleaved, layouts, linearity, modes, repeatable,
     repeated_input, unchanged,
 )  # fmt: skip
 from .other_numbers import indices, values
 from .other_options import parameters
 from .other_sizes import growth, sizes
 from .points import Point
-
-__all__ = ["CHEAP", "FOR_COMPOSITIONS", "OPS_ONLY", "PROBES", "SALT", "UserCall", "run_probes"]
 
 PROBES = {
     f.__name__: f

@@ -1,4 +1,4 @@
-"""Print which reported mistakes gradcheck finds at their natural inputs.
+"""Print which reported mistakes gradcheck finds at their natural inputs. minigrad/gradcheck/README.md gives the counts.
 
 python -m tests.gradcheck.reported
 """
