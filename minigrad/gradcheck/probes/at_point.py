@@ -24,7 +24,7 @@ SINGLES = 2  # elements that are checked one by one, the smallest and the larges
 MANY_OPS = 64  # only one element is checked if this many ops run: in a loop all elements go through the same ops
 MOST_KINKS = 2  # removed from a direction before it is given up: another point may have many
 SMALL = 2.0**-13  # a step at which functions that vary on a scale of 1 are straight, and not lost in rounding
-STEP_FACTOR = 0.8541  # of the second opinion
+STEP_FACTOR = 0.8541  # a second comparison multiplies its steps by this
 SHOWN = 8  # elements of an input in the text of a call: it has to fit a screen
 
 
@@ -37,7 +37,7 @@ def check_point(p, point):
             run, sizes = _run_with_sizes(subject) if point.cut_size else (subject.run(), set())
         except Exception:  # whatever fn says to what it is not made for
             return None
-        if point.cut_size in sizes:  # of an array that fn holds: the inputs, after the cut, broadcast against it
+        if point.cut_size in sizes:  # fn holds an array of that size, against which the cut inputs broadcast
             point = replace(point, may_be_invalid=True, backward_may_raise=True)
         f = None if np.isnan(run.y).any() else _checked(p, point, subject, run)
         p.subject.evaluations += subject.evaluations
