@@ -39,11 +39,11 @@ def check_point(p, point):
             return None
         if point.cut_size in sizes:  # fn holds an array of that size, against which the cut inputs broadcast
             point = replace(point, may_be_invalid=True, backward_may_raise=True)
-        f = None if np.isnan(run.y).any() else _checked(p, point, subject, run)
+        f = None if np.isnan(run.y).any() else _finding_at(p, point, subject, run)
         p.subject.evaluations += subject.evaluations
     if not f or f.verdict == PASS:
         return f
-    f.check, f.call = point.name, described(p, point)
+    f.check, f.call = point.name, call_as_text(p, point)
     is_ignored = point.has_grown and f.numeric == f.left == f.right == 0  # fn reads only as many as it was given
     is_sure = f.analytic is not None and not (point.may_be_invalid or is_ignored)
     f.verdict = point_verdict(f.verdict, is_sure, p.strict)
@@ -69,7 +69,7 @@ def _run_with_sizes(subject):
         return subject.run(), sizes
 
 
-def _checked(p, point, subject, run):
+def _finding_at(p, point, subject, run):
     """The Finding at a point where the forward runs: a FAIL, or a PASS; None if the backward may raise there."""
     dys = [p.rng.standard_normal(y.shape).astype(y.dtype) for y in run.outputs]
     try:
@@ -224,7 +224,7 @@ def _may_be_undefined(subject, rng, f):
     return f.left == f.right == 0 and not find_culprit(subject)
 
 
-def described(p, point):
+def call_as_text(p, point):
     """The call of a Point as text: small inputs in full, of others the shape."""
     at = {} if point.arrays is None else {id(x.tensor): a for x, a in zip(p.subject.leaves, point.arrays)}
 

@@ -152,7 +152,8 @@ def linearity(p):
         rest = [dy - part for dy, part in zip(p.dys, parts)]
         total = [a + b for a, b in zip(p.backward(p.run, parts), p.backward(p.run, rest))]
         yield from p.same("linearity", p.gradient, total, f"not linear where the cotangent is {what}", slack=1e-9)
-    for i in range(n if (n := len(p.dys)) > 2 else n - 1)[:MOST_AXES]:
+    n = len(p.dys)
+    for i in range(n if n > 2 else n - 1)[:MOST_AXES]:  # with two outputs, leaving one out is using the other alone
         parts = [[dy if (j == i) == only else None for j, dy in enumerate(p.dys)] for only in (True, False)]
         total = [a + b for a, b in zip(*(p.backward(p.run, part) for part in parts))]
         yield from p.same("linearity", p.gradient, total, f"wrong where output {i} alone is used, or alone is not")
@@ -279,35 +280,52 @@ MIXED = "fortran", "strided", "reversed"  # layouts that are also given to some 
 
 
 def laid_out(name, a):
+    """Return a copy of the array in the layout of this name."""
     return LAYOUTS[name](a) if a.ndim else a.copy()
 
 
 def layouts(p):
     """The inputs in other memory layouts give the same outputs and gradient."""
-    leaves, arrays = p.subject.leaves, p.subject.arrays
-    mixed = [(name, odd) for name in MIXED for odd in (0, 1)] if len(leaves) > 1 else []
-    for name, odd in [(name, None) for name in LAYOUTS] + mixed:
-        found = p.again([laid_out(name, a) if odd in (None, i % 2) else a.copy() for i, a in enumerate(arrays)])
+    arrays = p.subject.arrays
+    for name in LAYOUTS:
+        found = p.again([laid_out(name, a) for a in arrays])
         if found:
-            check, which = (f"layout {name}", "inputs") if odd is None else (f"layout {name}, mixed", "some inputs")
-            yield from p.same(check, p.result, found, f"wrong where {which} are {name}")
+            yield from p.same(f"layout {name}", p.result, found, f"wrong where inputs are {name}")
+    for name in MIXED if len(arrays) > 1 else ():
+        for odd in (0, 1):
+            found = p.again([laid_out(name, a) if i % 2 == odd else a.copy() for i, a in enumerate(arrays)])
+            if found:
+                yield from p.same(f"layout {name}, mixed", p.result, found, f"wrong where some inputs are {name}")
+    yield from _layout_as_given(p)
+    yield from _broadcast_inputs(p)
+
+
+def _layout_as_given(p):
+    """The inputs in the layout that the user passed give the same."""
+    leaves = p.subject.leaves
     if any(not leaf.given.flags.c_contiguous for leaf in leaves):
         given = [leaf.given if leaf.given.dtype == np.float64 else leaf.array for leaf in leaves]
         found = p.again(given) or p.result
         yield from p.same("layout as given", p.result, found, "wrong in the layout that was passed")
+
+
+def _broadcast_inputs(p):
+    """Inputs that are broadcast along a dim, with stride 0, give the same as copies of them."""
+    arrays = p.subject.arrays
     axes = range(max((a.ndim for a in arrays), default=0))
     for axis in dict.fromkeys((*axes[:MOST_AXES], -1)):
-        equal = [_broadcast(a, axis) for a in arrays]
-        if any(a.size and 0 in a.strides for a in equal):
-            apart = [a.copy() for a in equal]
-            expected = _or_none(lambda apart=apart: p.again(apart))  # it may be singular there, whatever the layout
-            found = p.again(equal) if expected and np.isfinite(expected[0]).all() else None
+        views = [_broadcast(a, axis) for a in arrays]
+        if any(a.size and 0 in a.strides for a in views):
+            copies = [a.copy() for a in views]
+            expected = _or_none(lambda copies=copies: p.again(copies))  # it may be singular there, whatever the layout
+            found = p.again(views) if expected and np.isfinite(expected[0]).all() else None
             if found:
                 note = f"wrong where dim {axis} is broadcast"
-                yield from p.same(f"layout broadcast {axis}", expected, found, note, arrays=apart)
+                yield from p.same(f"layout broadcast {axis}", expected, found, note, arrays=copies)
 
 
 def _or_none(f):
+    """Return f(), or None if it raises."""
     try:
         return f()
     except Exception:
@@ -345,7 +363,8 @@ def alone(p):
     p.require_first_order()
     leaves = p.subject.leaves
     groups = [[i] for i, leaf in enumerate(leaves) if not leaf.parameter or len(leaves) <= MOST_GROUPS]
-    if rest := [i for i in range(len(leaves)) if [i] not in groups]:
+    rest = [i for i in range(len(leaves)) if [i] not in groups]
+    if rest:
         groups.append(rest)
     n = len(groups)
     if n < 2:

@@ -70,7 +70,8 @@ def other_constants(a):
             "negative": x - 1 - x.max(),
             "beyond": x + 1 + x.max(),
         }
-    return {name: y for name, x in found.items() if not np.array_equal(y := x.astype(a.dtype).reshape(a.shape), a)}
+    found = {name: x.astype(a.dtype).reshape(a.shape) for name, x in found.items()}
+    return {name: x for name, x in found.items() if not np.array_equal(x, a)}
 
 
 def out_of_range(a, other):
