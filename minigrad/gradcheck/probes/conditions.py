@@ -153,7 +153,7 @@ def linearity(p):
         total = [a + b for a, b in zip(p.backward(p.run, parts), p.backward(p.run, rest))]
         yield from p.same("linearity", p.gradient, total, f"not linear where the cotangent is {what}", slack=1e-9)
     n = len(p.dys)
-    for i in range(n if n > 2 else n - 1)[:MOST_AXES]:  # with two outputs, leaving one out is using the other alone
+    for i in range(n if n > 2 else n - 1)[:MOST_AXES]:  # two outputs: one alone is the other left out
         parts = [[dy if (j == i) == only else None for j, dy in enumerate(p.dys)] for only in (True, False)]
         total = [a + b for a, b in zip(*(p.backward(p.run, part) for part in parts))]
         yield from p.same("linearity", p.gradient, total, f"wrong where output {i} alone is used, or alone is not")
