@@ -135,7 +135,7 @@ def derivatives(paths, noise, steps, least_steps, expected=None, rtol=AGREES):
     beyond LEVELS while a component is unsettled, as at a kink, or near a pole; but not below least_steps[i], where
     x + h would be rounded. noise, (K,): what rounding does to one value.
 
-    expected, (n, K): slopes that are claimed. Where the value extrapolated from the first two steps agrees with them to
+    expected, (n, K): the analytic slopes. Where the value extrapolated from the first two steps agrees with them to
     rtol, which no wrong slope does, and the one-sided slopes agree, no more steps are taken."""
     running, finished = np.arange(len(paths)), []
     least, tableau = np.array(least_steps, float), Tableau(noise, 2)
