@@ -58,7 +58,7 @@ class Comparison:
         self.subject, self.rng, self.atol, self.first_step = subject, rng, atol, first_step
         self.step_factor = step_factor  # not 1: rounding may be the same at all powers of two
         self.findings: list = []
-        self.squares = np.zeros(2)  # squared noise and terms of the latest walk
+        self.squared_noise = self.squared_terms = 0.0  # sums over the latest backward
         self.coarsest_eps = EPS  # eps of the coarsest float dtype on the way
         values = {}  # node -> (the array that an op computed, eps of its numbers, the size of terms that cancel in it)
 
@@ -88,21 +88,22 @@ class Comparison:
             self.findings.append(Finding("output", NONFINITE, note="all outputs are infinite", excess=np.inf))
 
     def _add_squares(self, g, size, eps):
-        term = np.ravel(g * size)
-        square = float(term @ term)
+        terms = g * size
+        square = float(np.vdot(terms, terms))
         if not math.isfinite(square):
-            square = float(np.square(term[np.isfinite(term)]).sum())
-        self.squares += (eps**2 * square, square)
+            square = float(np.square(terms[np.isfinite(terms)]).sum())
+        self.squared_noise += eps**2 * square
+        self.squared_terms += square
 
     def gradients(self, cotangents=None):
         """The Gradients for these cotangents, or for each defined output alone."""
         found = []
         for row in np.eye(self.y.size)[self.defined] if cotangents is None else cotangents:
-            self.squares[:] = 0
+            self.squared_noise = self.squared_terms = 0.0
             if self.coarsest_eps > EPS:  # float32 or float16 may round the outputs where no graph shows it
-                self.squares[0] = np.square(self.coarsest_eps * (row * self.y)[self.defined]).sum()
+                self.squared_noise = float(np.square(self.coarsest_eps * (row * self.y)[self.defined]).sum())
             arrays = self.forward.gradient(self.forward.dys(row), retain_graph=True)
-            found.append((arrays, *np.sqrt(self.squares)))
+            found.append((arrays, math.sqrt(self.squared_noise), math.sqrt(self.squared_terms)))
         noise, terms = 4 * np.array([f[1] for f in found]), np.array([f[2] for f in found])
         return Gradients(cotangents, [f[0] for f in found], noise, terms)
 
