@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from .base import ranks as _ranks  # isort: skip  # before NumPy
 from . import autograd, dtypes, ops, random
 from .autograd import (
-    GraphError, case, enable_grad, inference_mode, is_grad_enabled, no_grad,
+    GraphError, case, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled,
 )  # fmt: skip
 from .backend import DeviceError, device
 from .dtypes import bool_, dtype, finfo, float16, float32, float64, int8, int16, int32, int64, uint8
-from .dtypes import bool_ as bool, float32 as float, float64 as double, int32 as int, int64 as long  # PyTorch's names
 from .ops.public import *
 from .base import missing as _missing
 from .base.recording import CaptureError
@@ -27,11 +26,14 @@ from .tensor import __all__ as _of_tensor, tensor  # the function: to Pyright, a
 from .tensor.gradients import Op
 from .version import __version__
 
+bool, float, double, int, long = bool_, float32, float64, int32, int64
+"""PyTorch's names of dtypes: mg.float. `from minigrad import *` leaves Python's bool, float and int alone."""
+
 __all__ = [
     "autograd", "cuda", "distributed", "dtypes", "nn", "ops", "optim", "random", "utils", "GraphError", "case",
-    "enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "DeviceError",
+    "enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled", "DeviceError",
     "device", "bool_", "dtype", "finfo", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
-    "bool", "float", "double", "int", "long", "CaptureError", "Op", "capture", "load", "save",
+    "CaptureError", "Op", "capture", "load", "save",
     "set_float32_matmul_precision",
 ]  # fmt: skip
 __all__ += random.__all__
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from .replay.captured import capture
     from .training.checkpoint import load, save
 else:  # to mypy a module with __getattr__ would have every name
+    _DTYPES = "bool", "float", "double", "int", "long"
     _LATER = {
         **dict.fromkeys(
             ["cuda", "distributed", "gradcheck", "nn", "optim", "study", "training", "typing", "utils", "viz"]
@@ -50,7 +53,7 @@ else:  # to mypy a module with __getattr__ would have every name
         "set_float32_matmul_precision": ".cuda",
         "capture": ".replay.captured", "load": ".training.checkpoint", "save": ".training.checkpoint",
     }  # fmt: skip
-    __getattr__, __dir__ = _missing.attributes(__name__, _LATER), lambda: [*__all__, *_LATER]
+    __getattr__, __dir__ = _missing.attributes(__name__, _LATER), lambda: [*__all__, *_LATER, *_DTYPES]
     __all__ += ops.__all__  # mypy takes those of a star
     autograd.later("grad", "minigrad.tensor")  # PyTorch has them in autograd
     autograd.later("gradcheck", "minigrad.gradcheck")

@@ -2,12 +2,13 @@
 
     Tensor ──> Node ──> Op ──> the Nodes of its inputs
 
-References run one way only, so a graph is freed the moment its last Tensor is. A Node is what the graph knows about
-a value: its shape, dtype and device, but never the value. An Op keeps an array only by saying so (`save_inputs`,
-`save_output`, `save`), and the walk frees it as soon as it has been used.
+References run one way only, so a graph is freed with its last Tensor. A Node has the shape, dtype and device of a
+value, but not the value. An Op keeps an array only where it says so (`save_inputs`, `save_output`, `save`), and the
+walk frees the array as soon as it has been used.
 
-An op's backward takes Tensors and returns Tensors. So it is written like any other maths, the backward pass is itself a
-graph (`create_graph=True`), and the engine does not depend on Tensor: `Value` is all it sees of one.
+An op's backward takes Tensors and returns Tensors. So it is written like any other maths, and the backward pass is a
+graph itself (`create_graph=True`). The engine does not import Tensor: `Value`, its base class, declares what the engine
+calls. To add gradients and to fit their shapes these are +, sum, reshape, detach and clone.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ from .anomaly import AnomalyError
 from .cases import case
 from .graph import GraphError, Handle, Node, Storage, Value
 from .modes import (
-    detect_anomaly, enable_grad, inference_mode, is_grad_enabled, mode, no_grad, switched, watch,
+    detect_anomaly, enable_grad, inference_mode, is_grad_enabled, mode, no_grad, set_grad_enabled, switched,
+    watch,
 )  # fmt: skip
 from .op import FormulaOp, Op
 from .registry import Declaration, composite, declared, registry
@@ -26,7 +28,7 @@ from ..base.missing import attributes
 __all__ = [
     "AnomalyError", "case", "GraphError", "Handle", "Node", "Storage", "Value",
     "detect_anomaly", "enable_grad", "inference_mode", "is_grad_enabled", "mode", "no_grad",
-    "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declared", "registry",
+    "set_grad_enabled", "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declared", "registry",
     "backward", "reachable", "vjp",
 ]  # fmt: skip
 
@@ -38,5 +40,5 @@ else:
     __getattr__ = attributes(__name__, _later)
 
     def later(name, module):
-        """Let this package offer a name of a higher module, imported at its first use."""
+        """Make this package offer a name of a higher module, which is imported at its first use."""
         _later[name] = module

@@ -1,4 +1,4 @@
-"""Searching results for NaN and Inf, under detect_anomaly."""
+"""The search for NaN and Inf in results and gradients, under detect_anomaly."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ class AnomalyError(ArithmeticError):
 
 
 def _nonfinite(x: Any) -> str | None:
-    """'NaN', 'Inf' or None for a Tensor or a Python number."""
+    """'NaN' if a Tensor or Python number x holds one, else 'Inf' if it holds an infinity, else None."""
     if not isinstance(x, Value):
         return "NaN" if x != x else "Inf" if x in (float("inf"), -float("inf")) else None
     array = x.storage.backend.to_numpy(x.array)
@@ -25,24 +25,24 @@ def _nonfinite(x: Any) -> str | None:
 
 
 def check_forward(op: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-    """Raise AnomalyError if a result has NaN, or Inf that no input had."""
+    """Raise AnomalyError if a result has NaN, or if one has Inf and all inputs are finite."""
     for y in results:
         if y is None:
             continue
         found = _nonfinite(y)
         if found is None:
             continue
-        already = [_nonfinite(x) for x in inputs if x is not None]
-        if found == "Inf" and any(already):
+        found_in_inputs = [_nonfinite(x) for x in inputs if x is not None]
+        if found == "Inf" and any(found_in_inputs):
             continue
-        if not op.line[1]:
+        if not op.line[1]:  # the op was not recorded, and does not know where it was made
             op.scope, op.line = mode.scope, user_place()
-        source = f"; input {already.index('NaN')} held NaN already" if "NaN" in already else ""
+        source = f"; input {found_in_inputs.index('NaN')} held NaN already" if "NaN" in found_in_inputs else ""
         raise AnomalyError(f"{found} in the output of {op.describe()}{source}")
 
 
 def check_backward(op: Any, i: int, g: Value, dys: Sequence[Any]) -> None:
-    """Raise AnomalyError if g, the gradient for input i, has NaN, or Inf that no gradient of an output had."""
+    """Raise AnomalyError if g, the gradient for input i, has NaN, or if it has Inf and all of dys are finite."""
     found = _nonfinite(g)
     if found is None or (found == "Inf" and any(_nonfinite(dy) for dy in dys if dy is not None)):
         return

@@ -1,4 +1,4 @@
-"""Flags and numbers among the arguments of public functions."""
+"""`checked`: public functions whose flags and numbers are what their annotations say."""
 
 import functools
 import inspect
@@ -10,19 +10,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _NAMES_OF_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
 _KINDS = {bool: "True or False", int: "an int", float: "a number"}
+_NEVER = 1 << 30  # the position of an argument that can only be a keyword
 
 
 def checked(function: F) -> F:
-    """A public function whose arguments are what they are declared to be: a bool, an int or a float, or else TypeError
-    names it. NumPy's axis= and keepdims= are dim= and keepdim=. What dims are, one_dim and many_dims say."""
-    places, several, parameters = [], None, inspect.signature(function).parameters
+    """Decorate a public function: its arguments that are annotated as a bool, an int or a float must be one.
+
+    NumPy's scalars, and Tensors without dims, are converted. Anything else raises TypeError, which names the function
+    and the argument. NumPy's axis= and keepdims= become dim= and keepdim=. Parameters called dim… are left to
+    ops/args.py, which knows the tensor's shape."""
+    parameters = inspect.signature(function).parameters
+    looked_at, after_star = [], False  # (position, name, kind, types that need no look) of each
     for i, p in enumerate(parameters.values()):
-        several = i if p.kind is p.VAR_POSITIONAL else several
+        after_star = after_star or p.kind is p.VAR_POSITIONAL
         for kind in _KINDS:
             if p.annotation in (kind, kind | None) and not p.name.startswith("dim"):
                 exact = {kind, int if kind is float else kind, kind if p.annotation is kind else type(None)}
-                places.append((i if several is None else 1 << 30, p.name, kind, exact))
-    first = min((place[0] for place in places), default=1 << 30)
+                looked_at.append((_NEVER if after_star else i, p.name, kind, exact))
+    first = min((position for position, *_ in looked_at), default=_NEVER)
     renamed = [(theirs, ours) for theirs, ours in _NAMES_OF_NUMPY.items() if ours in parameters]
 
     @functools.wraps(function)
@@ -33,10 +38,10 @@ def checked(function: F) -> F:
                     if ours in kwargs:
                         raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
                     kwargs[ours] = kwargs.pop(theirs)
-        elif len(args) <= first:
+        elif len(args) <= first:  # the usual call has none of them
             return function(*args)
-        for i, name, kind, exact in places:
-            x = args[i] if i < len(args) else kwargs.get(name, kind)
+        for i, name, kind, exact in looked_at:
+            x = args[i] if i < len(args) else kwargs.get(name, kind)  # kind stands for "not given"
             if type(x) not in exact and x is not kind:
                 x = _converted(f"{function.__name__}: {name}", kind, x)
                 if i < len(args):
@@ -49,8 +54,8 @@ def checked(function: F) -> F:
 
 
 def _converted(what: str, kind: type, x: Any) -> Any:
-    """x, a number of another type than `kind`, as one of it."""
-    number = x.item() if getattr(x, "ndim", 1) == 0 else x  # NumPy's scalars and Tensors without dims become numbers
+    """x as a Python number of that kind. Raises TypeError, which begins with `what`, for anything but a number."""
+    number = x.item() if getattr(x, "ndim", 1) == 0 else x  # NumPy's scalars and Tensors without dims
     if kind is float and isinstance(number, (int, float)):
         return number
     if isinstance(number, bool) == (kind is bool) and isinstance(number, kind):

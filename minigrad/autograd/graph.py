@@ -1,4 +1,7 @@
-"""What the graph is made of, besides ops: storages, nodes, and what the engine sees of a Tensor."""
+"""Storage, Node and Value: what the graph is made of, besides ops.
+
+Value (a Tensor) ──> Storage, the memory it lies in
+                 ──> Node, its place in the graph, if it requires a gradient"""
 
 import itertools
 from collections.abc import Callable
@@ -18,11 +21,14 @@ class GraphError(RuntimeError):
 
 
 class Storage:
-    """Memory that views share: its device, the number of in-place changes, and the walk that allocated it."""
+    """Memory that a Tensor and its views share.
+
+    backend: of its device. version: the version counter, how often the memory was changed in place. born: the number of
+    the latest backward walk when it was allocated."""
 
     __slots__ = ("backend", "version", "born")
 
-    walk = 0  # number of the latest backward walk, of any thread
+    walk = 0  # the number of the latest backward walk, of any thread
     _walks = itertools.count(1)
 
     def __init__(self, backend: Any):
@@ -32,21 +38,22 @@ class Storage:
 
     @classmethod
     def begin_walk(cls) -> int:
-        """The number of a new backward walk: larger than `born` of any storage made before it."""
-        with accumulating:  # otherwise a slow thread could set an older number than another's
+        """Return the number of a new backward walk: larger than `born` of any storage made before it."""
+        with accumulating:  # without the lock, a slow thread could set an older number than another's
             cls.walk = number = next(cls._walks)
         return number
 
     def changed(self, times: int = 1) -> None:
-        """Count an in-place change, so that the backward of an op that saved the old values raises. -1: take one back
-        that raised, and wrote nothing."""
+        """Count an in-place change: the backward of an op that saved the old values then raises.
+
+        times=-1 takes back the count of a change that failed and wrote nothing."""
         self.version += times
         if thread.recorder is not None:
             thread.recorder.storage_changed(self, times)
 
 
 class Handle:
-    """Returned when a hook is added; remove() removes that hook."""
+    """What adding a hook returns: remove() removes that hook."""
 
     def __init__(self, hooks: dict[Any, Any], hook: Any):
         self._hooks, self._key = hooks, object()
@@ -58,7 +65,10 @@ class Handle:
 
 
 class Node:
-    """A value in the graph, without the value. A leaf has no op. `grad` is kept on leaves and on retained nodes."""
+    """The place of a value in the graph, without the value itself.
+
+    op, index: the value is output `index` of that op; a leaf has no op. grad: the accumulated gradient, of a leaf or
+    after retain_grad()."""
 
     __slots__ = ("op", "index", "shape", "dtype", "device", "grad", "retain", "hooks", "__weakref__")
 
@@ -67,30 +77,30 @@ class Node:
         self.shape, self.dtype, self.device = shape, dtype, device
         self.grad: Any = None
         self.retain = op is None
-        self.hooks: dict[Any, Any] | None = None  # hooks added by add_hook
+        self.hooks: dict[Any, Any] | None = None
 
     def add_hook(self, hook: Callable[[Any], Any]) -> Handle:
         """Call hook(gradient) in every backward walk, once the whole gradient of this value is known.
 
-        hook may return a replacement, or None. Hooks run in the order in which they were added."""
-        self._observed()
+        The hook may return another gradient in its place, or None. Hooks run in the order in which they were added."""
+        self._tell_recorder()
         if self.hooks is None:
             self.hooks = {}
         return Handle(self.hooks, hook)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this value in `grad`, although it is not a leaf."""
-        self._observed()
+        self._tell_recorder()
         self.retain = True
 
-    def _observed(self) -> None:
+    def _tell_recorder(self) -> None:
         if thread.recorder is not None:
             thread.recorder.node_observed(self)
 
     def accumulate(self, g: Any, own: Callable[[Any], Any] | None = None) -> None:
-        """Add g to .grad, safely while other threads do.
+        """Add g to .grad; other threads may do the same at the same time.
 
-        own: a function that returns g in memory of its own, for a new .grad. None: g already is."""
+        own: a function that gives g memory of its own, applied if .grad is None so far. None: g has its own."""
         with accumulating:
             if self.grad is not None:
                 self.grad = self.grad + g
@@ -99,14 +109,16 @@ class Node:
 
 
 class Value:
-    """What the engine sees of a Tensor: an array, the storage it lies in, and its node if it requires a gradient."""
+    """What the engine sees of a Tensor: an array, the storage it lies in, and its node if it requires a gradient.
+
+    Tensor is a subclass, of a higher layer. What the engine and the ops call of it is declared here."""
 
     __slots__ = ("array", "storage", "node", "__weakref__")
-    array: Any  # the storage's backend made it
+    array: Any  # the raw array, of the storage's backend
     storage: Storage
     node: Node | None
 
-    if TYPE_CHECKING:  # the attributes of a Tensor that are used here and in the parts of its class
+    if TYPE_CHECKING:
 
         @property
         def shape(self) -> tuple[int, ...]:

@@ -1,4 +1,7 @@
-"""Grad modes: per-thread switches, as context managers and decorators."""
+"""Grad modes: switches of each thread, as context managers and decorators.
+
+`mode` has all of them. `Op.apply` reads grad, scope, anomaly and watch, once for each op; the walk reads and sets them
+for the whole of a backward."""
 
 import inspect
 import threading
@@ -11,18 +14,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 class _Mode(threading.local):
     def __init__(self) -> None:  # once for each thread
-        self.grad = True  # are ops recorded?
-        self.anomaly = False  # is every result searched for NaN and Inf?
+        self.grad = True  # ops are recorded
+        self.anomaly = False  # every result is searched for NaN and Inf
         self.watch: Callable[..., object] | None = None  # called with (op, inputs, outputs) after every op
-        self.inspecting = False  # does the current backward only show its steps, without hooks or .grad?
+        self.inspecting = False  # the current backward only shows its steps: it runs no hooks and changes no .grad
         self.scope = ""  # path of the module whose forward is running, such as "blocks.1.attn"
-        self.before: list[Any] = []  # the modes as they were before each switch that is on, innermost last
+        self.before: list[Any] = []  # the modes before each switch that is on, the innermost last
 
 
 mode = _Mode()
 
 
-def _now() -> dict[str, Any]:
+def _modes() -> dict[str, Any]:
     """The modes of this thread, by name."""
     return mode.__dict__
 
@@ -42,37 +45,36 @@ class switched(ContextDecorator):
         return super().__call__(function)
 
     def __enter__(self) -> Any:
-        now = _now()
-        now["before"].append(now.copy())
-        now.update(self.settings)
+        modes = _modes()
+        modes["before"].append(modes.copy())
+        modes.update(self.settings)
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _restore(_now())
+        _restore(_modes())
 
 
 def unwind(depth: int) -> None:
-    """Leave all mode blocks but the outermost `depth`, after an interrupt that may have come while they were
-    exiting."""
-    now = _now()
-    while len(now["before"]) > depth:
-        _restore(now)
+    """Leave all mode blocks but the outermost `depth`: an interrupt may have come while they were exiting."""
+    modes = _modes()
+    while len(modes["before"]) > depth:
+        _restore(modes)
 
 
-def _restore(now: dict[str, Any]) -> None:
-    """Set the modes as they were before the innermost switch. An interrupt in between leaves it for unwind()."""
-    now.update(now["before"][-1])
-    now["before"].pop()
+def _restore(modes: dict[str, Any]) -> None:
+    """Set the modes as they were before the innermost switch. After an interrupt in between, unwind() does it again."""
+    modes.update(modes["before"][-1])
+    modes["before"].pop()
 
 
-class _Bare(switched):
-    """One that decorates without parentheses too: `@no_grad` is `@no_grad()`."""
+class _WithoutParentheses(switched):
+    """A switch that also decorates without parentheses: `@no_grad` is `@no_grad()`."""
 
     def __new__(cls, function: Any = None, **settings: Any) -> Any:
         return cls()(function) if callable(function) else super().__new__(cls)
 
 
-class no_grad(_Bare):
+class no_grad(_WithoutParentheses):
     """Ops inside are not recorded: with no_grad(): …, or @no_grad() before a function."""
 
     def __init__(self) -> None:
@@ -82,16 +84,36 @@ class no_grad(_Bare):
 inference_mode = no_grad  # PyTorch's other name
 
 
-class enable_grad(_Bare):
+class enable_grad(_WithoutParentheses):
     """Ops inside are recorded, even within `no_grad`: a with-block, or a decorator."""
 
     def __init__(self) -> None:
         super().__init__(grad=True)
 
 
+class set_grad_enabled(switched):
+    """Record ops from here on, or not: set_grad_enabled(False). As a with-block or a decorator, inside only.
+
+    As in PyTorch, the call itself sets the mode of this thread."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__(grad=bool(mode))
+        self._at_call = _modes()["grad"]
+        _modes()["grad"] = bool(mode)
+
+    def __call__(self, function: F) -> F:
+        _modes()["grad"] = self._at_call  # a decorator changes nothing outside the function
+        return super().__call__(function)
+
+    def __enter__(self) -> Any:
+        super().__enter__()
+        _modes()["before"][-1]["grad"] = self._at_call  # what the end of the block restores
+        return self
+
+
 class detect_anomaly(switched):
-    """Raise AnomalyError where the first NaN or Inf appears, forward or backward, naming op, module path and the user's
-    line. A with-block, or a decorator.
+    """Raise AnomalyError where the first NaN or Inf appears, forward or backward. The error names the op, the path of
+    its module and the line of the user's program. A with-block, or a decorator.
 
     An Inf is reported only if every input was finite: a mask of -inf is intended, log(0) is not."""
 
@@ -100,7 +122,7 @@ class detect_anomaly(switched):
 
 
 class watch(switched):
-    """Call function(op, inputs, outputs) after every op inside: what apply() took, and a list of what it returns."""
+    """Call function(op, inputs, outputs) after every op inside. inputs: the arguments of apply(); outputs: a list."""
 
     def __init__(self, function: Callable[..., object] | None):
         super().__init__(watch=function)

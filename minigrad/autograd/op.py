@@ -1,9 +1,13 @@
-"""Op: one differentiable operation, its declaration and its run."""
+"""Op: one differentiable operation, its declaration and its run.
+
+`Op.apply` is the heart: it runs forward on arrays, and the instance that ran becomes the node of the graph. `walk.py`
+visits these instances in reverse and calls their backward."""
 
 import copy
 import itertools
 import re
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from ..base.errors import devices_differ
@@ -16,7 +20,7 @@ from .modes import mode
 from .registry import Declaration, register
 from .walk import vjp
 
-_new = object.__new__
+_new_instance = object.__new__
 
 
 class Op:
@@ -26,53 +30,57 @@ class Op:
         forward(self, *arrays, **params)   raw arrays of self.backend in, raw array (or tuple of arrays) out;
         backward(self, *dys)               Tensors in, one Tensor (or None) per input out, as more Tensor maths;
         cases                              inputs on which its gradient is checked: see `case`.
-    Keyword arguments of `apply` are parameters: forward gets them, and they become attributes for backward to read, as
-    the defaults of the others are. Positional ones are inputs: Tensors, Python numbers, or None.
+    The positional arguments of `apply` are inputs: Tensors, Python numbers, or None. Its keyword arguments are
+    parameters: forward gets them, and they become attributes that backward can read. A parameter that is not given has
+    forward's default.
 
-    self.needs[i] says whether input i needs a gradient: compute no other. Only what is saved is kept:
+    self.needs[i] is True if input i needs a gradient; backward computes no other. Only what is saved is kept:
         save_inputs(x, None, …)  ->  saved_inputs()    Tensors again, connected to the graph
         save_output(y)           ->  saved_output()    likewise
         save(a, b, …)            ->  saved()           private arrays, constants to the graph
     """
 
+    # What a subclass may declare.
     cases: list[Case] = []
-    name = "Op"
-    broadcasts = False  # inputs were broadcast against each other: the engine sums gradients back to their shapes
-    differentiable = True  # False: never recorded (comparisons, argmax)
-    rounds_inside = False  # True: large terms cancel within it, so the error exceeds its result's rounding
-    rounds_as = 0.0  # a term of this size cancels in it: its result is rounded as if it were at least this large
-    primitive = False  # True: forward calls only self.backend, so a captured step can capture it (minigrad's own: True)
+    name = "Op"  # by default the name of the class in snake case
+    broadcasts = False  # True: inputs broadcast against each other; the walk sums gradients back to their shapes
+    differentiable = True  # False: never recorded, such as comparisons and argmax
+    rounds_inside = False  # True: large terms cancel within it, so its error exceeds the rounding of its result
+    rounds_as = 0.0  # a term of this size cancels within it: the result is rounded as if it were at least this large
+    primitive = False  # True: forward calls only primitives of self.backend. By default True for ops of minigrad
 
-    # Set by apply(): always,
+    # What every run sets.
     params: dict[str, Any]
     backend: Any
-    wrap: Any
+    wrap: Callable[..., Any]  # makes a Tensor of an array
     needs: tuple[bool, ...]
-    # and when the op is recorded (class values mean "not recorded").
-    outputs: tuple[Any, ...] | None = None  # (shape, dtype) of each, if there are several; None for one not wanted
-    serial = -1
-    scope = ""
-    line = ("?", 0)
-    parents: tuple[Any, ...] = ()  # the Node of each input, or None
-    spent = False
-    _inputs: Any = None
-    _saved_inputs: Any = None
-    _saved_output: Any = None
-    _saved: Any = None
-    _out: Any = None
-    _whole: Any = None  # the op that a narrowed copy was made from
+
+    # What a recorded run sets besides. The values here mean "not recorded", or "nothing saved".
+    outputs: tuple[Any, ...] | None = None  # if there are several: (shape, dtype) of each, None for one not wanted
+    serial = -1  # ops are numbered in the order in which they ran
+    scope = ""  # path of the module whose forward ran it
+    line = ("?", 0)  # file and line of the user's program
+    parents: tuple[Node | None, ...] = ()  # the node of each input, None for an input without one
+    spent = False  # True once a backward has freed what was saved
+    _inputs: tuple[Any, ...] | None = None  # apply's arguments, while forward runs
+    _saved_inputs: tuple[Any, ...] | None = None
+    _saved_output: tuple[Any, ...] | None = None
+    _saved: tuple[Any, ...] | None = None
+    _output_node: "weakref.ref[Node] | None" = None  # set by save_output; weak, or it would be a cycle
+    _original: "Op | None" = None  # of a copy made by `narrowed`: the op itself
 
     _serials = itertools.count()
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any):
+        """Declare the op, unless it is only a base for others (abstract=True)."""
         super().__init_subclass__(**kwargs)
-        cls.name = cls.__dict__.get("name", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower())
-        if "primitive" not in cls.__dict__:
-            cls.primitive = cls.__module__.startswith("minigrad.")
+        own = vars(cls)
+        cls.name = own.get("name", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower())
+        cls.primitive = own.get("primitive", cls.__module__.startswith("minigrad."))
         for name, default in _defaults_of(cls.forward).items():
             if not hasattr(Op, name):
                 setattr(cls, name, default)
-        if abstract:  # a base for other ops, not an op
+        if abstract:
             return
         code = cls.forward.__code__
         taken = RESERVED.intersection(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
@@ -86,72 +94,151 @@ class Op:
             raise TypeError(f"{name}.apply(x, …) runs an op; {name}(…) does not")
 
     def forward(self, *arrays: Any, **params: Any) -> Any:
-        """The result: a raw array of self.backend, or a tuple of them, from raw arrays, numbers and parameters."""
+        """Return the result, a raw array of self.backend or a tuple of them, from arrays, numbers and parameters."""
         raise TypeError(f"{self.name}: an op must define forward(self, *arrays, **params)")
 
     def backward(self, *dys: Any, **none: Any) -> Any:  # **none: lets a subclass choose its own signature
-        """The gradients of the inputs, a Tensor or None for each, from those of the outputs, as Tensor maths."""
+        """Return the gradients of the inputs, a Tensor or None for each, from those of the outputs, as Tensor maths."""
         raise TypeError(f"{self.name} has no gradient")
 
-    # -- what an op keeps
+    # -- running one
+
+    @classmethod
+    def apply(cls, *inputs: Any, **params: Any) -> Any:
+        """Run the op on Tensors, and record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
+        recorder = thread.recorder
+        if recorder is not None and recorder.capturing is None:  # a captured step is running
+            return recorder.apply_op(cls, inputs, params)
+
+        # 1. The instance of this run, with its parameters as attributes.
+        op = _new_instance(cls)
+        op.params = params
+        for name, value in params.items():
+            setattr(op, name, value)
+
+        # 2. The arrays of the inputs. All Tensors must be on one backend; `connected`: one of them is in a graph.
+        arrays, backend, connected = [], None, False
+        for x in inputs:
+            if isinstance(x, Value):
+                if x.storage.backend is not backend:
+                    if backend is not None:
+                        raise devices_differ(cls.name, backend, x.storage.backend)
+                    op.backend = backend = x.storage.backend
+                    op.wrap = x._wrap
+                connected = connected or x.node is not None
+                x = x.array
+            arrays.append(x)
+        if backend is None:
+            kinds = ", ".join(type(x).__name__ for x in inputs)
+            raise TypeError(f"{cls.name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
+
+        # 3. Record this run? The modes of this thread: grad and scope are read here, anomaly and watch at the end.
+        modes = mode.__dict__  # a dict is read faster than attributes of a thread-local
+        recorded = connected and modes["grad"] and cls.differentiable
+        if recorded:
+            op._inputs = inputs  # save_inputs() reads them while forward runs
+            op.parents = tuple([x.node if isinstance(x, Value) else None for x in inputs])
+            op.needs = tuple([node is not None for node in op.parents])
+        else:
+            op.needs = (False,) * len(inputs)
+
+        # 4. forward.
+        if cls.primitive and not backend.warns:
+            y = op.forward(*arrays, **params)
+        else:
+            with backend.quietly():  # NumPy would warn of NaN and Inf
+                y = op.forward(*arrays, **params)
+        if y is None:
+            raise TypeError(f"{cls.name}: forward returned None; does it lack its return?")
+        outputs = y if isinstance(y, tuple) else (y,)
+
+        # 5. The op enters the graph, then its results as Tensors refer to it.
+        if recorded:
+            op._inputs, op.serial, op.scope, op.line = None, next(Op._serials), modes["scope"], user_place()
+            if len(outputs) > 1:
+                op.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in outputs])
+        results = [None if array is None else op._as_tensor(i, array, inputs) for i, array in enumerate(outputs)]
+
+        # 6. Whoever observes ops is told.
+        if modes["anomaly"]:
+            check_forward(op, inputs, results)
+        if modes["watch"] is not None:
+            modes["watch"](op, inputs, results)
+        return tuple(results) if isinstance(y, tuple) else results[0]
+
+    def _as_tensor(self, index: int, array: Any, inputs: tuple[Any, ...]) -> Any:
+        """Output `index` of forward as a Tensor. It has a node if the op was recorded, and shares an input's storage if
+        it is a view."""
+        backend = self.backend  # that of the results: forward has changed it if it moves data to another device
+        if type(array) is not backend.array_type:
+            array = backend.asarray(array)  # NumPy returns scalars for 0-d results
+        storage = _storage_of_view(backend, array, inputs) or Storage(backend)
+        node = None
+        if self.serial >= 0 and array.dtype.kind == "f":
+            node = Node(self, index, array.shape, array.dtype, backend.device)
+        if self._saved_output is not None:  # save_output() could not know these yet
+            self._saved_output = (array, storage, storage.version)
+            self._output_node = weakref.ref(node) if node is not None else None
+        return self.wrap(array, storage, node)
+
+    # -- what an op keeps for its backward
 
     def save_inputs(self, *arrays: Any) -> None:
         """Keep these inputs for backward. Position i is input i; None keeps nothing of it."""
-        if self._inputs is not None:
-            self._saved_inputs = tuple(
-                None if array is None else self._entry(array, x) for array, x in zip(arrays, self._inputs)
-            )
-
-    def _entry(self, array: Any, x: Any) -> Any:
-        if not isinstance(x, Value):
-            return array  # a Python number
-        return array, x.storage, x.storage.version, x.node
+        if self._inputs is None:  # not recorded
+            return
+        self._saved_inputs = tuple([
+            (array, x.storage, x.storage.version, x.node) if array is not None and isinstance(x, Value) else array
+            for array, x in zip(arrays, self._inputs)
+        ])  # fmt: skip
 
     def saved_inputs(self) -> tuple[Any, ...]:
         """The inputs that save_inputs kept, as Tensors; None and numbers unchanged."""
-        entries = self._kept("_saved_inputs", "save_inputs")
-        return tuple(self._unpack(entry) if isinstance(entry, tuple) else entry for entry in entries)
+        entries = self._found("_saved_inputs", "save_inputs")
+        return tuple([self._checked_tensor(*entry) if isinstance(entry, tuple) else entry for entry in entries])
 
     def save_output(self, y: Any) -> Any:
-        """Keep the output for backward, and return it. It keeps the raw array, not the Tensor, so there is no cycle."""
+        """Keep the output for backward, and return it. The op keeps the array, not the Tensor, so there is no cycle."""
         if self._inputs is not None:
-            self._saved_output = (y,)  # apply() completes it once the output has its storage
+            self._saved_output = (y,)  # _as_tensor() adds the storage and the version
         return y
 
     def saved_output(self) -> Any:
         """The output that save_output kept, as a Tensor."""
-        array, storage, version = self._kept("_saved_output", "save_output")
-        op = self._whole or self
-        node = op._out()
-        if node is None:  # the output is gone; make one node to replace it
-            with accumulating:
-                node = op._out()
+        array, storage, version = self._found("_saved_output", "save_output")
+        return self._checked_tensor(array, storage, version, (self._original or self)._node_of_output(array, storage))
+
+    def _node_of_output(self, array: Any, storage: Storage) -> Node:
+        """The node of the saved output; a new one if the output's Tensor is gone."""
+        node = None if self._output_node is None else self._output_node()
+        if node is None:
+            with accumulating:  # of two threads, only one makes it
+                node = None if self._output_node is None else self._output_node()
                 if node is None:
-                    node = Node(op, 0, array.shape, array.dtype, storage.backend.device)
-                    op._out = weakref.ref(node)
-        y = self._unpack((array, storage, version, node))
-        return y
+                    node = Node(self, 0, array.shape, array.dtype, storage.backend.device)
+                    self._output_node = weakref.ref(node)
+        return node
 
     def save(self, *arrays: Any) -> None:
-        """Keep private arrays, such as a mask, which are constants in the graph."""
+        """Keep private arrays, such as a mask. They are constants in the graph."""
         if self._inputs is not None:
-            self._saved = tuple(a if a is None else (a, Storage(self.backend)) for a in arrays)
+            self._saved = tuple([a if a is None else (a, Storage(self.backend)) for a in arrays])
 
     def saved(self) -> tuple[Any, ...]:
         """What save kept, as Tensors without a graph."""
-        kept: list[Any] = [None if entry is None else self.wrap(*entry) for entry in self._kept("_saved", "save")]
-        return tuple(kept)
+        return tuple([None if entry is None else self.wrap(*entry) for entry in self._found("_saved", "save")])
 
-    def _kept(self, attribute: str, method: str) -> Any:
-        entries = getattr(self, attribute)
+    def _found(self, attribute: str, method: str) -> tuple[Any, ...]:
+        """What `method` kept. Raises GraphError if that is nothing, or if it has been freed."""
+        entries: tuple[Any, ...] | None = getattr(self, attribute)
         if entries is None:
-            if self.spent:  # another thread's walk did this after the check
+            if self.spent:  # another thread's walk freed it after this walk had looked
                 raise self.already_spent()
             raise GraphError(f"{self.describe()} saved nothing with {method}() in its forward")
         return entries
 
-    def _unpack(self, entry: tuple[Any, Storage, Any, Node | None]) -> Any:
-        array, storage, version, node = entry
+    def _checked_tensor(self, array: Any, storage: Storage, version: int, node: Node | None) -> Any:
+        """A saved array as a Tensor. Raises GraphError if it has been changed in place since it was saved."""
         if storage.version != version:
             raise GraphError(
                 f"{self.describe()} saved an array of shape {array.shape} and dtype {array.dtype} for its backward, "
@@ -167,118 +254,55 @@ class Op:
 
     def release(self) -> None:
         """Free what was saved, after its last use."""
-        self.spent = True  # set first: a walk of another thread that finds nothing saved asks for it
+        self.spent = True  # first: a walk of another thread that then finds nothing saved reads why
         self._saved_inputs = self._saved_output = self._saved = None
 
     def already_spent(self) -> GraphError:
-        """The error for a second backward through this op: what it saved has been freed."""
+        """The error for a second backward through this op."""
         return GraphError(
             f"{self.describe()} has already been through a backward, and its saved arrays were freed; "
             f"pass retain_graph=True to the first backward if you need a second"
         )
 
+    # -- for the walk, and for messages
+
     def narrowed(self, needs: tuple[bool, ...]) -> "Op":
         """A copy of this op that computes fewer gradients; other threads may be walking through the op itself."""
         op = copy.copy(self)
-        op.needs, op._whole = needs, self
+        op.needs, op._original = needs, self
         return op
 
     def describe(self) -> str:
-        """'Softmax in blocks.1.attn, made at train.py:12'."""
+        """'softmax in blocks.1.attn, made at train.py:12'."""
         place = f" in {self.scope}" if self.scope else ""
         made = f", made at {self.line[0]}:{self.line[1]}" if self.line[1] else ""
         return f"{self.name}{place}{made}"
-
-    # -- running one
-
-    @classmethod
-    def apply(cls, *inputs: Any, **params: Any) -> Any:
-        """Run the op on Tensors; record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
-        recorder = thread.recorder
-        if recorder is not None and recorder.capturing is None:
-            return recorder.apply_op(cls, inputs, params)
-        op = _new(cls)
-        op.params = params
-        for name, value in params.items():
-            setattr(op, name, value)
-        arrays, backend, connected = [], None, False
-        for x in inputs:
-            if isinstance(x, Value):
-                if x.storage.backend is not backend:
-                    if backend is not None:
-                        raise devices_differ(cls.name, backend, x.storage.backend)
-                    op.backend = backend = x.storage.backend
-                    op.wrap = x._wrap
-                connected = connected or x.node is not None
-                x = x.array
-            arrays.append(x)
-        if backend is None:
-            kinds = ", ".join(type(x).__name__ for x in inputs)
-            raise TypeError(f"{cls.name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
-        now = mode.__dict__  # the thread's own modes: three lookups in this dict are faster than three attributes
-        if recorded := connected and now["grad"] and cls.differentiable:
-            op._inputs = inputs  # save_inputs() reads them while forward runs
-            op.parents = tuple([x.node if isinstance(x, Value) else None for x in inputs])
-            op.needs = tuple([node is not None for node in op.parents])
-        else:
-            op.needs = (False,) * len(inputs)
-        if cls.primitive and not backend.warns:
-            y = op.forward(*arrays, **params)
-        else:
-            with backend.quietly():
-                y = op.forward(*arrays, **params)
-        if y is None:
-            raise TypeError(f"{cls.name}: forward returned None; does it lack its return?")
-        outputs = y if isinstance(y, tuple) else (y,)
-        if recorded:  # enter the graph: when the op ran, and where in the user's program
-            op._inputs, op.serial, op.scope, op.line = None, next(Op._serials), now["scope"], user_place()
-            if len(outputs) > 1:
-                op.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in outputs])
-        results = [None if array is None else op._wrapped(i, array, inputs) for i, array in enumerate(outputs)]
-        if now["anomaly"]:
-            check_forward(op, inputs, results)
-        if now["watch"] is not None:
-            now["watch"](op, inputs, results)
-        return tuple(results) if isinstance(y, tuple) else results[0]
-
-    def _wrapped(self, index: int, array: Any, inputs: tuple[Any, ...]) -> Any:
-        """An array of forward as a Tensor, with its storage, and with a node if the op was recorded."""
-        backend = self.backend  # the results' backend: an op that moves data has changed it in forward
-        if type(array) is not backend.array_type:
-            array = backend.asarray(array)  # NumPy returns scalars for 0-d results
-        storage = _shared_storage(backend, array, inputs) or Storage(backend)
-        node = None
-        if self.serial >= 0 and array.dtype.kind == "f":
-            node = Node(self, index, array.shape, array.dtype, backend.device)
-        if self._saved_output is not None:
-            self._saved_output = (array, storage, storage.version)
-            self._out = weakref.ref(node)
-        return self.wrap(array, storage, node)
 
 
 RESERVED = {*dir(Op), *Op.__annotations__}  # names that the engine uses
 
 
 def _defaults_of(function: Any) -> dict[str, Any]:
+    """{parameter: default value} of a function."""
     names, values = function.__code__.co_varnames[: function.__code__.co_argcount], function.__defaults__ or ()
     return dict(zip(names[len(names) - len(values) :], values)) | (function.__kwdefaults__ or {})
 
 
-def _shared_storage(backend: Any, array: Any, inputs: tuple[Any, ...]) -> Storage | None:
-    """The storage of the input that `array` is a view of, or None for new memory."""
+def _storage_of_view(backend: Any, array: Any, inputs: tuple[Any, ...]) -> Storage | None:
+    """The storage of the input that `array` is, or is a view of; None if the array has memory of its own."""
     base = array.base
     for x in inputs:
         if not isinstance(x, Value):
             continue
         given = x.array
-        if array is given and x.storage.backend is backend:
-            return x.storage
-        if base is None or x.storage.backend is not backend:
+        if array is not given and base is None:  # it owns its memory
             continue
-        if base is given or base is given.base:  # a view is based on the array that owns its memory
+        if x.storage.backend is not backend:
+            continue
+        if array is given or base is given or base is given.base:  # the base of a view is the owner of its memory
             return x.storage
-        owned = given.base is None and getattr(base, "base", base) is None
-        if not owned and backend.overlap(array, given):  # but not every one
+        two_owners = given.base is None and getattr(base, "base", base) is None  # so their memory differs
+        if not two_owners and backend.overlap(array, given):
             return x.storage
     return None
 
@@ -286,10 +310,10 @@ def _shared_storage(backend: Any, array: Any, inputs: tuple[Any, ...]) -> Storag
 class FormulaOp(Op, abstract=True):
     """An op computed by one primitive, whose derivative is that of `formula`, the same as maths on Tensors.
 
-    For the backward of an op with kernels of its own, whose own derivative (the second derivative) need not be fast.
-    All inputs must be saved with save_inputs()."""
+    For the backward of an op with kernels of its own: its own derivative, the second derivative, need not be fast.
+    forward must save all inputs with save_inputs()."""
 
-    from_forward: tuple[int, ...] = ()  # positions of inputs that follow from the others; None: computed again
+    from_forward: tuple[int, ...] = ()  # inputs that follow from the others; one that is None is computed again
 
     @staticmethod
     def formula(*inputs: Any, **params: Any) -> Any:

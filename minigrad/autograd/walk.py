@@ -1,4 +1,7 @@
-"""The backward walk: from outputs to leaves, each op once, after everything that used its output."""
+"""The backward walk: from outputs to leaves, each op once, after everything that used its output.
+
+`backward` is the entry. Ops are numbered in the order in which they ran, so their order by falling number is a
+topological order. Each step calls one op's backward and adds what it returns to the gradients of its inputs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -8,13 +11,13 @@ from .anomaly import check_backward
 from .graph import Node, Storage, Value
 from .modes import enable_grad, mode, switched
 
-# An op is Any here: op.py imports this module.
-Reached = dict[Any, dict[int, Node]]  # {Op: {output index: node}}
-Inspect = Callable[[Any, tuple[Any, ...], list[Any]], object]
+# An op is typed Any here, because op.py imports this module.
+Reached = dict[Any, dict[int, Node]]  # {op: {output index: node}}
+Inspect = Callable[[Any, tuple[Any, ...], list[Any]], object]  # called with (op, dys, dxs)
 
 
 def reachable(nodes: Iterable[Node], floor: int) -> "Reached":
-    """{op: {output index: node}} of everything at or above `nodes`, without ops older than serial `floor`."""
+    """Return {op: {output index: node}} of all that `nodes` were computed by, without ops of a serial below `floor`."""
     found: Reached = {}
     stack = list(nodes)
     while stack:
@@ -30,14 +33,14 @@ def reachable(nodes: Iterable[Node], floor: int) -> "Reached":
 
 
 def _unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
-    """Sum g over the dimensions that broadcasting added to `shape`."""
+    """Sum g over the dims that broadcasting added to `shape`, or widened from 1."""
     extra = len(g.shape) - len(shape)
     dims = tuple(range(extra)) + tuple(d + extra for d, n in enumerate(shape) if n == 1 and g.shape[d + extra] != 1)
     return g.sum(dims).reshape(shape) if dims else g
 
 
 def _fitted(op: Any, i: int, g: Any, node: Node) -> Any:
-    """The gradient for input i of op, with exactly its input's shape, dtype and device, or an error that says why."""
+    """Return g, the gradient for input i of op, in exactly the shape, dtype and device of that input, or raise."""
     if not isinstance(g, Value):
         raise TypeError(f"backward of {op.describe()} returned {type(g).__name__} for input {i}, not a Tensor")
     if g.array.shape != node.shape and op.broadcasts:
@@ -51,7 +54,7 @@ def _fitted(op: Any, i: int, g: Any, node: Node) -> Any:
 
 
 class _Walk:
-    """One backward pass. Gradients wait in `pending` until every op that contributes has run."""
+    """The state of one backward pass. A gradient waits in `pending` until every op that contributes to it has run."""
 
     def __init__(self, create_graph: bool, targets: set[Node] | None, inspect: "Inspect | None"):
         self.began = Storage.begin_walk()
@@ -60,11 +63,11 @@ class _Walk:
         self.targets = targets  # nodes whose gradients go to `results`; None: leaves, to their .grad
         self.results: dict[Node, Value] = {}
         self.pending: dict[Node, Any] = {}  # node -> sum of the contributions so far
-        self.owned: set[Node] = set()  # nodes whose pending array nobody else has, so we can add to it in place
-        self.handed_out: set[Storage] = set()  # storages that a .grad or the caller's cotangent already uses
+        self.owned: set[Node] = set()  # nodes whose pending array is used by nobody else: it may be added to in place
+        self.handed_out: set[Storage] = set()  # storages that a .grad, a hook or the caller uses already
 
     def add(self, node: Node, g: Value) -> None:
-        """Borrow the first contribution, allocate at the second, add in place from the third on."""
+        """Add g to the gradient of node: borrow the first contribution, allocate at the second, then add in place."""
         before = self.pending.get(node)
         if before is None:
             self.pending[node] = g
@@ -75,7 +78,7 @@ class _Walk:
             self.owned.add(node)
 
     def collect(self, node: Node) -> Any:
-        """The whole gradient of node, after its hooks; stored if it is a target or a leaf."""
+        """Return the whole gradient of node after its hooks, or None; store it if node is a target or a leaf."""
         g = self.pending.pop(node, None)
         if g is None:
             return None
@@ -92,7 +95,7 @@ class _Walk:
         return g
 
     def exclusive(self, g: Any) -> Any:
-        """g, or a copy if anything else uses its memory: no .grad shares an array."""
+        """Return g, or a copy if anything else uses its memory: no two .grad share an array."""
         fresh = g.storage.born >= self.began and g.storage not in self.handed_out
         if not (fresh and g.storage.backend.is_compact(g.array)):
             g = g.clone()
@@ -101,6 +104,7 @@ class _Walk:
 
 
 def _hooked(hook: Callable[[Any], Any], g: Any) -> Any:
+    """Return the gradient that hook(g) returns, or g if that is None."""
     replaced = hook(g)
     if replaced is None:
         return g
@@ -120,13 +124,13 @@ def backward(
     create_graph: bool = False,
     inspect: Inspect | None = None,
 ) -> Any:
-    """Walk from the nodes `roots` with their `cotangents` to the leaves.
+    """Walk from the nodes `roots`, whose gradients are `cotangents`, to the leaves.
 
-    inputs=None: add to .grad of leaves and retained nodes, return None. Otherwise: return the list of gradients of
-    the nodes `inputs` (None where the roots do not depend on one) and touch no .grad.
-    inspect: call inspect(op, dys, dxs) at each step, with the whole gradients of the op's outputs and its
-    contribution to each input (None: nothing). No .grad changes, no hook, watch or search for NaN runs, and the graph
-    is kept."""
+    inputs: None adds to the .grad of leaves and retained nodes, and returns None. Given nodes, no .grad changes, and
+    their gradients are returned as a list; None where the roots do not depend on one.
+    inspect: called as inspect(op, dys, dxs) at each step, with the whole gradients of the op's outputs and its
+    contribution to each input, or None. Then no .grad changes, no hook, watch or search for NaN runs, and the graph is
+    kept."""
     recorder = thread.recorder
     walk: Callable[..., Any] = walked if recorder is None or recorder.capturing is not None else recorder.backward
     return walk(roots, cotangents, inputs, retain_graph, create_graph, inspect)
@@ -134,13 +138,13 @@ def backward(
 
 def walked(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[Node] | None, retain_graph: bool | None,
            create_graph: bool, inspect: Inspect | None) -> Any:  # fmt: skip
-    """backward() with all its arguments, captured or not."""
+    """backward(), outside a captured step or as a part of it."""
     retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else set(inputs)
     walk = _Walk(create_graph, targets, inspect)
     floor = 0 if inputs is None else min((n.op.serial if n.op else 0 for n in inputs), default=0)
     ops = reachable(roots, floor)
-    order = sorted(ops, key=lambda op: op.serial, reverse=True)  # creation order is a topological order
+    order = sorted(ops, key=lambda op: op.serial, reverse=True)
     useful = None if walk.targets is None else _leading_to(walk.targets, order)
     inspecting = inspect is not None or mode.inspecting
     anomaly, watch = mode.anomaly and not inspecting, None if inspect is not None else mode.watch
@@ -166,24 +170,26 @@ def walked(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[No
 
 
 def _leading_to(targets: set[Node], order: Sequence[Any]) -> dict[Any, tuple[bool, ...]]:
-    """{op: which of its inputs lead to a target}, for the ops that have such an input."""
+    """Return {op: (True for each input that leads to a target)} of the ops that have such an input."""
     useful: dict[Any, tuple[bool, ...]] = {}
     for op in reversed(order):
         needs = tuple([p is not None and (p in targets or p.op in useful) for p in op.parents])
-        if True in needs or (op.spent and not op.parents):  # a captured step that is over: where did it lead?
+        ended_step = op.spent and not op.parents  # a captured step that is over; _step() raises for it
+        if True in needs or ended_step:
             useful[op] = needs
     return useful
 
 
 def _step(walk: _Walk, op: Any, dys: dict[int, Any], needs: tuple[bool, ...], anomaly: bool) -> None:
-    """Run one op's backward and pass the results on to its inputs."""
+    """Run one op's backward, with the gradients dys of its outputs, and add the results to those of its inputs."""
     if op.spent:
         raise op.already_spent()
     if op.outputs is None:
         arguments: tuple[Any, ...] = (dys[0],)
     else:
-        zeros = {i: meta for i, meta in enumerate(op.outputs) if i not in dys and meta}
-        dys |= {i: op.wrap(op.backend.zeros(*meta), Storage(op.backend)) for i, meta in zeros.items()}
+        for i, shape_and_dtype in enumerate(op.outputs):
+            if i not in dys and shape_and_dtype is not None:  # an output that nothing used
+                dys[i] = op.wrap(op.backend.zeros(*shape_and_dtype), Storage(op.backend))
         arguments = tuple([dys.get(i) for i in range(len(op.outputs))])
     try:
         dxs = (op if needs == op.needs else op.narrowed(needs)).backward(*arguments)
@@ -206,10 +212,11 @@ def _step(walk: _Walk, op: Any, dys: dict[int, Any], needs: tuple[bool, ...], an
 
 
 def vjp(fn: Callable[..., Any], inputs: Sequence[Any], dys: Sequence[Any], needs: Sequence[bool]) -> tuple[Any, ...]:
-    """Gradients of fn(*inputs) against dys, through the graph of fn; differentiable again while grad is enabled.
+    """The vector-Jacobian product: the gradients of fn(*inputs), weighted by dys, through the graph of fn.
 
-    A tuple: for each input a Tensor of its shape, or None where `needs` is false."""
-    connected = mode.grad
+    Returns a tuple with a Tensor for each input, or None where `needs` is False. While grad is enabled, the gradients
+    can be differentiated again."""
+    connected = mode.grad  # then the gradients are functions of the inputs in the graph
     with enable_grad():
         points = []
         for x, need in zip(inputs, needs):

@@ -77,7 +77,7 @@ def test_an_op_of_ones_own_may_reuse_a_name_of_ours(unregistered):
     assert registry[f"{__name__}.softmax"].source is Softmax is not first
 
 
-@pytest.mark.parametrize("name", ["params", "backend", "line", "release", "backward", "describe", "name", "_out"])
+@pytest.mark.parametrize("name", ["params", "backend", "line", "release", "backward", "describe", "name", "_saved"])
 def test_a_parameter_hides_nothing_of_an_op(name):
     with pytest.raises(TypeError, match=rf"the engine uses the name of forward's parameter \['{name}'\]"):
         type("Scaled", (mg.Op,), {"forward": eval(f"lambda self, x, {name}=1: x")})
@@ -90,3 +90,17 @@ def test_a_declaration_is_found_by_its_name_class_or_function():
     for unknown in ("sofmax", print):
         with pytest.raises(ValueError, match=r"no op called '(sofmax|print)' is declared"):
             declared(unknown)
+
+
+def test_what_an_op_says_of_itself_stands():
+    """An op of a user's may compute in NumPy, unless it says that it only calls primitives."""
+
+    class Twice(mg.Op):
+        def forward(self, x):
+            return self.backend.add(x, x)
+
+    class TwicePrimitive(Twice):
+        primitive = True
+
+    assert (Twice.primitive, TwicePrimitive.primitive, registry["exp"].source.primitive) == (False, True, True)
+    assert (Twice.name, TwicePrimitive.name) == ("twice", "twice_primitive")

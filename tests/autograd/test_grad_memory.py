@@ -1,4 +1,4 @@
-"""Whose memory a gradient lies in (R3), and when what ops saved is freed (R6)."""
+"""No two gradients share memory, and what an op saved is freed as soon as its backward has run."""
 
 import itertools
 import weakref
@@ -24,7 +24,7 @@ def same(x, expected):
     np.testing.assert_array_equal(x.detach().numpy(), expected)
 
 
-# ------------------------------------------------------------------------------------ R3: whose memory a gradient is in
+# ----------------------------------------------------------------------------------- every .grad has memory of its own
 
 
 @pytest.mark.parametrize("uses", range(1, 7))
@@ -126,7 +126,7 @@ def test_an_op_may_return_what_it_saved(op):
     same(b.grad, a.detach().numpy())
 
 
-# ------------------------------------------------------------------------------------------- R6: freed as the walk goes
+# ----------------------------------------------------------------------------- saved arrays are freed as the walk goes
 
 
 class Keep(mg.Op):

@@ -1,4 +1,4 @@
-"""R7: an array changed in place after an op saved it is noticed, on every op, and nothing else is."""
+"""backward raises if an array that an op saved was changed in place since; for every op, and in no other case."""
 
 import numpy as np
 import pytest

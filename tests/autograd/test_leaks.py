@@ -1,4 +1,4 @@
-"""R1: nothing is left for the garbage collector. R2: depth is no limit. R6: memory falls as backward goes."""
+"""A graph has no reference cycles, may be of any depth, and its memory falls while backward walks it."""
 
 import contextlib
 import gc
@@ -182,7 +182,7 @@ def test_a_graph_is_freed_with_its_last_tensor():
         gc.enable()
 
 
-# ------------------------------------------------------------------------------------------------------------ R2: depth
+# ---------------------------------------------------------------------------------------- the depth of a graph
 
 
 @pytest.mark.parametrize("how", ["backward", "dropped", "grad"])
@@ -220,7 +220,7 @@ def test_a_deep_second_derivative():
     assert x.grad.item() == 2.0
 
 
-# ----------------------------------------------------------------------------------------------------------- R6: memory
+# ------------------------------------------------------------------------- memory falls while backward walks
 
 
 def test_memory_falls_during_backward():

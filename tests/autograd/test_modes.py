@@ -1,4 +1,4 @@
-"""no_grad, enable_grad: nested, as decorators, in threads; detect_anomaly (R11)."""
+"""no_grad, enable_grad and set_grad_enabled: nested, as decorators, in threads; detect_anomaly."""
 
 import inspect
 import threading
@@ -47,6 +47,26 @@ def test_a_decorated_generator_is_refused():
 
     with pytest.raises(TypeError, match="generator"):
         mg.no_grad()(numbers)
+
+
+def test_set_grad_enabled_sets_the_mode_at_once_and_a_block_restores_it():
+    x = leaf(3)
+    with mg.set_grad_enabled(False) as entered:
+        assert entered is not None and not (x * 2).requires_grad
+        with mg.set_grad_enabled(True):
+            assert (x * 2).requires_grad
+        assert not mg.is_grad_enabled()
+    assert mg.is_grad_enabled()
+    mg.set_grad_enabled(False)
+    assert not mg.is_grad_enabled()
+    mg.set_grad_enabled(True)
+    assert mg.is_grad_enabled()
+
+    @mg.set_grad_enabled(False)
+    def double(x):
+        return x * 2
+
+    assert mg.is_grad_enabled() and not double(x).requires_grad and mg.is_grad_enabled()
 
 
 def test_modes_belong_to_their_thread():

@@ -68,6 +68,13 @@ def test_tab_completion_offers_what_is_public():
     subprocess.run([sys.executable, "-c", "\n".join(lines)], check=True, cwd=ROOT)
 
 
+def test_a_star_import_leaves_pythons_types_alone():
+    names: dict = {}
+    exec("from minigrad import *", names)
+    assert not {"bool", "float", "int", "long", "double"} & names.keys() and names["float32"] == mg.float == mg.float32
+    assert {"float", "long"} <= {*dir(mg)}
+
+
 def test_docstrings_of_a_method_and_its_function_agree():
     for name in ("sum", "softmax", "exp", "reshape", "max"):
         assert inspect.getdoc(getattr(mg.Tensor, name)) == inspect.getdoc(getattr(mg.ops, name))

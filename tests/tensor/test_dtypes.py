@@ -1,4 +1,4 @@
-"""The table of dtype promotion (R8), what may require a gradient, and one device at a time (R9)."""
+"""The table of dtype promotion, which tensors may require a gradient, and that an op has one device."""
 
 import itertools
 
@@ -175,7 +175,7 @@ def test_floats_that_integers_hold_lose_their_fraction():
             mg.tensor(n)
 
 
-# ----------------------------------------------------------------------------------------- R9: what may have a gradient
+# ------------------------------------------------------------------------------ which tensors may require a gradient
 
 
 @pytest.mark.parametrize("dtype", [*INTS, mg.bool_], ids=str)
@@ -192,7 +192,7 @@ def test_integers_cannot_require_a_gradient(dtype):
             attempt()
 
 
-# ------------------------------------------------------------------------------------------------------- devices: R9
+# -------------------------------------------------------------------------------------------- an op has one device
 
 
 def on_a_fake_device(x):

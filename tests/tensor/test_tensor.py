@@ -1,4 +1,4 @@
-"""Tensors as Python objects: making them, indexing, Python's protocols, and what the error messages say (R10)."""
+"""Tensors as Python objects: making them, indexing, Python's protocols, and what the error messages say."""
 
 import numpy as np
 import pytest
@@ -206,7 +206,7 @@ def test_operators_of_python():
     same(x < 3, [False, True])
 
 
-# ------------------------------------------------------------------------------------------------------- R10: messages
+# ---------------------------------------------------------------------------------------------------- error messages
 
 X = mg.zeros(2, 3)
 MESSAGES = [
