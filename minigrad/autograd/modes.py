@@ -107,7 +107,7 @@ class set_grad_enabled(switched):
 
     def __enter__(self) -> Any:
         super().__enter__()
-        _modes()["before"][-1]["grad"] = self._at_call  # what the end of the block restores
+        _modes()["before"][-1]["grad"] = self._at_call  # the end of the block restores this
         return self
 
 

@@ -42,7 +42,7 @@ class Op:
 
     # What a subclass may declare.
     cases: list[Case] = []
-    name = "Op"  # by default the name of the class in snake case
+    name = "Op"  # default: the name of the class in snake case
     broadcasts = False  # True: inputs broadcast against each other; the walk sums gradients back to their shapes
     differentiable = True  # False: never recorded, such as comparisons and argmax
     rounds_inside = False  # True: large terms cancel within it, so its error exceeds the rounding of its result
@@ -67,7 +67,7 @@ class Op:
     _saved_output: tuple[Any, ...] | None = None
     _saved: tuple[Any, ...] | None = None
     _output_node: "weakref.ref[Node] | None" = None  # set by save_output; weak, or it would be a cycle
-    _original: "Op | None" = None  # of a copy made by `narrowed`: the op itself
+    _original: "Op | None" = None  # the op that `narrowed` made this copy from
 
     _serials = itertools.count()
 
@@ -169,7 +169,7 @@ class Op:
     def _as_tensor(self, index: int, array: Any, inputs: tuple[Any, ...]) -> Any:
         """Output `index` of forward as a Tensor. It has a node if the op was recorded, and shares an input's storage if
         it is a view."""
-        backend = self.backend  # that of the results: forward has changed it if it moves data to another device
+        backend = self.backend  # the results' backend: a forward that moves data has changed it
         if type(array) is not backend.array_type:
             array = backend.asarray(array)  # NumPy returns scalars for 0-d results
         storage = _storage_of_view(backend, array, inputs) or Storage(backend)
@@ -212,7 +212,7 @@ class Op:
         """The node of the saved output; a new one if the output's Tensor is gone."""
         node = None if self._output_node is None else self._output_node()
         if node is None:
-            with accumulating:  # of two threads, only one makes it
+            with accumulating:  # two threads must not both make it
                 node = None if self._output_node is None else self._output_node()
                 if node is None:
                     node = Node(self, 0, array.shape, array.dtype, storage.backend.device)

@@ -114,7 +114,7 @@ def test_paths_exist():
 def test_paths_in_comments_exist():
     named = r"(?<![\w./-])(?:minigrad|kernels|tests|examples)/[\w/.-]*\.(?:py|cuh?|h|cpp|md)\b"
     said = [(name, path) for name, text in SOURCES.items() for path in re.findall(named, text)]
-    assert len(said) > 50
+    assert len(said) > 30
     assert not [each for each in said if not (ROOT / each[1]).exists() and each[1] not in WRITTEN]
 
 
