@@ -1,10 +1,15 @@
-"""`checked`: public functions whose flags and numbers are what their annotations say."""
+"""What public functions do with wrong arguments: `checked` functions raise errors that name function and argument."""
 
 import functools
 import inspect
 from collections.abc import Callable
 from reprlib import repr as shown
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+import numpy as np
+
+from .graph import Value
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -13,13 +18,32 @@ _KINDS = {bool: "True or False", int: "an int", float: "a number"}
 _NEVER = 1 << 30  # the position of an argument that can only be a keyword
 
 
+def kind_of(x: Any) -> str:
+    """Return what an error says that it got: "a NumPy array of int64", "a Tensor of float32", "a list", "None"."""
+    if isinstance(x, Value):
+        return f"a Tensor of {x.dtype}"
+    if isinstance(x, np.ndarray):
+        return f"a NumPy array of {x.dtype}"
+    name = type(x).__name__
+    return "None" if x is None else f"an {name}" if name[0] in "aeiou" else f"a {name}"
+
+
+def no_tensor(function: str, argument: str, x: Any, wanted: str = "a Tensor") -> TypeError:
+    """The error for an argument that must be a Tensor and is none. It says what to write instead."""
+    is_data = isinstance(x, (np.ndarray, np.generic, list, tuple, int, float))
+    instead = f": write mg.tensor({argument})" if is_data else ""
+    return TypeError(f"{function}: {argument} must be {wanted}, got {kind_of(x)}{instead}")
+
+
 def checked(function: F) -> F:
     """Decorate a public function: its arguments that are annotated as a bool, an int or a float must be one.
 
     NumPy's scalars, and Tensors without dims, are converted. Anything else raises TypeError, which names the function
     and the argument. NumPy's axis= and keepdims= become dim= and keepdim=. Parameters called dim… are left to
-    ops/args.py, which knows the tensor's shape."""
+    ops/args.py, which knows the tensor's shape. An AttributeError is replaced by one that names the argument that
+    should have been a Tensor."""
     parameters = inspect.signature(function).parameters
+    tensors = [p for p in parameters.values() if _is_tensor(p.annotation)]
     looked_at, after_star = [], False  # (position, name, kind, types that need no look) of each
     for i, p in enumerate(parameters.values()):
         after_star = after_star or p.kind is p.VAR_POSITIONAL
@@ -30,16 +54,12 @@ def checked(function: F) -> F:
     first = min((position for position, *_ in looked_at), default=_NEVER)
     renamed = [(theirs, ours) for theirs, ours in _NAMES_OF_NUMPY.items() if ours in parameters]
 
-    @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if kwargs:
-            for theirs, ours in renamed:
-                if theirs in kwargs:
-                    if ours in kwargs:
-                        raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
-                    kwargs[ours] = kwargs.pop(theirs)
-        elif len(args) <= first:  # the usual call has none of them
-            return function(*args)
+    def converted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        for theirs, ours in renamed:
+            if theirs in kwargs:
+                if ours in kwargs:
+                    raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
+                kwargs[ours] = kwargs.pop(theirs)
         for i, name, kind, exact in looked_at:
             x = args[i] if i < len(args) else kwargs.get(name, kind)  # kind stands for "not given"
             if type(x) not in exact and x is not kind:
@@ -48,9 +68,30 @@ def checked(function: F) -> F:
                     args = (*args[:i], x, *args[i + 1 :])
                 else:
                     kwargs[name] = x
-        return function(*args, **kwargs)
+        return args, kwargs
+
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            if not kwargs and len(args) <= first:  # the usual call
+                return function(*args)
+            args, kwargs = converted(args, kwargs)
+            return function(*args, **kwargs)
+        except AttributeError:
+            given = dict(zip(parameters, args)) | kwargs
+            for p in tensors:
+                x = given.get(p.name, p.default)
+                if x is not p.default and not isinstance(x, Value):
+                    raise no_tensor(function.__name__, p.name, x) from None
+            raise
 
     return wrapper  # type: ignore[return-value]
+
+
+def _is_tensor(annotation: Any) -> bool:
+    """True for the annotations T, T | None, Tensor and the like."""
+    kinds = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return any(isinstance(kind, TypeVar) or (isinstance(kind, type) and issubclass(kind, Value)) for kind in kinds)
 
 
 def _converted(what: str, kind: type, x: Any) -> Any:

@@ -8,12 +8,13 @@ import itertools
 import re
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..base.errors import devices_differ
 from ..base.locks import accumulating
 from ..base.recording import thread, user_place
 from .anomaly import check_forward
+from .arguments import kind_of
 from .cases import Case
 from .graph import GraphError, Node, Storage, Value
 from .modes import mode
@@ -70,6 +71,11 @@ class Op:
     _original: "Op | None" = None  # the op that `narrowed` made this copy from
 
     _serials = itertools.count()
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The parameters are attributes, whatever a subclass calls them."""
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any):
         """Declare the op, unless it is only a base for others (abstract=True)."""
@@ -129,7 +135,7 @@ class Op:
                 x = x.array
             arrays.append(x)
         if backend is None:
-            kinds = ", ".join(type(x).__name__ for x in inputs)
+            kinds = " and ".join(map(kind_of, inputs))
             raise TypeError(f"{cls.name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
 
         # 3. Record this run? The modes of this thread: grad and scope are read here, anomaly and watch at the end.
@@ -308,10 +314,11 @@ def _storage_of_view(backend: Any, array: Any, inputs: tuple[Any, ...]) -> Stora
 
 
 class FormulaOp(Op, abstract=True):
-    """An op computed by one primitive, whose derivative is that of `formula`, the same as maths on Tensors.
+    """An op that one primitive computes. Its derivative is that of `formula`, which says the same as Tensor maths.
 
-    For the backward of an op with kernels of its own: its own derivative, the second derivative, need not be fast.
-    forward must save all inputs with save_inputs()."""
+    For the backward of an op with kernels of its own: its own derivative, the second derivative, need not be fast. A
+    subclass gives `formula`. By default forward saves its inputs and calls the primitive of the op's name; another
+    forward must save all inputs too."""
 
     from_forward: tuple[int, ...] = ()  # inputs that follow from the others; one that is None is computed again
 
@@ -319,6 +326,11 @@ class FormulaOp(Op, abstract=True):
     def formula(*inputs: Any, **params: Any) -> Any:
         """forward as Tensor maths, with the same shapes and dtypes."""
         raise TypeError("a FormulaOp must define formula(*inputs, **params)")
+
+    def forward(self, *arrays: Any, **params: Any) -> Any:
+        """Return self.backend.<name of the op>(*arrays, *parameters)."""
+        self.save_inputs(*arrays)
+        return getattr(self.backend, self.name)(*arrays, *params.values())
 
     def backward(self, *dys: Any) -> Any:
         """The gradients of `formula` at the saved inputs."""

@@ -1,4 +1,4 @@
-"""Attributes that are imported at their first use, and what to write instead of names of PyTorch that are not here."""
+"""Names that are not there: imported at their first use, or an error that says what to write instead."""
 
 import functools
 import importlib
@@ -11,40 +11,44 @@ from typing import Any
 
 @functools.cache
 def instead() -> dict[str, str]:
-    """{name of PyTorch: what to write instead}, from lines of missing.txt: names, a colon, and that."""
+    """Return {name of PyTorch: what to write instead}, read from missing.txt: names, a colon, and the answer for
+    all."""
     lines = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
-    return {name: here for names, _, here in (line.partition(": ") for line in lines) for name in names.split()}
+    return {name: answer for names, _, answer in (line.partition(": ") for line in lines) for name in names.split()}
 
 
-def no_attribute(of: str, name: str, obj: object) -> AttributeError:
-    """The error that obj, called `of`, has no attribute of that name, with what to write instead, if that is known."""
+def no_attribute(owner: str, name: str, obj: object) -> AttributeError:
+    """Return the error that obj, which `owner` describes, lacks an attribute. It says what to write instead, if
+    known."""
     if name in instead():
-        return AttributeError(f"{of} has no attribute {name!r}; instead: {instead()[name]}")
-    return AttributeError(f"{of} has no attribute {name!r}", name=name, obj=obj)  # Python may suggest a name like it
+        return AttributeError(f"{owner} has no attribute {name!r}; instead: {instead()[name]}")
+    return AttributeError(f"{owner} has no attribute {name!r}", name=name, obj=obj)  # Python may suggest a similar name
 
 
 class Lacking:
-    """An attribute that is not there, although dir() of the class has it: whoever reads it gets no_attribute. (With a
-    __getattr__, all that the class does have would be read more slowly.)"""
+    """A class attribute that raises `no_attribute` when it is read.
 
-    def __init__(self, of: str, name: str) -> None:
-        self.of, self.name = of, name
+    A __getattr__ of the class would do too, but would slow down the attributes that it has."""
+
+    def __init__(self, owner: str, name: str) -> None:
+        self.owner, self.name = owner, name
 
     def __get__(self, obj: object, owner: type) -> Any:
-        raise no_attribute(self.of, self.name, obj)
+        raise no_attribute(self.owner, self.name, obj)
 
 
 def attributes(module: str, later: Mapping[str, str | None] = MappingProxyType({})) -> Callable[[str], Any]:
-    """A __getattr__ for the module of that name.
+    """Return a __getattr__ for the module of that name.
 
-    later: {name: the module that has it}, None for a submodule; each is imported at its first use."""
+    later: {name: the module that has it, or None for a submodule}. Each is imported at its first use."""
 
-    def missing(name: str) -> Any:
+    def module_attribute(name: str) -> Any:
         if name not in later:
             raise no_attribute(f"module {module!r}", name, sys.modules[module])
         found = importlib.import_module(later[name] or f".{name}", module)
         if later[name]:
-            setattr(sys.modules[module], name, found := getattr(found, name))
+            found = getattr(found, name)
+            setattr(sys.modules[module], name, found)
         return found
 
-    return missing
+    return module_attribute

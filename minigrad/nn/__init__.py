@@ -14,15 +14,15 @@ from .gpt.generate import choose
 from .gpt.config import GPTConfig
 from .gpt.model import GPT, MLP, Block
 from .layers import Dropout, Embedding, Identity, LayerNorm, Linear, RMSNorm
-from .losses import BCEWithLogitsLoss, CrossEntropyLoss, MSELoss, NLLLoss
+from .losses import BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss
 from .module import Module, Parameter
 from ..base.missing import attributes
 
 __all__ = [
     "BCEWithLogitsLoss", "Block", "CrossEntropyLoss", "Dropout", "Embedding", "GELU", "GPT", "GPTConfig", "Identity",
-    "KVCache", "LayerNorm", "Linear", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
+    "KVCache", "L1Loss", "LayerNorm", "Linear", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
     "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter", "RMSNorm", "ReLU", "Sequential", "SiLU", "Sigmoid",
-    "Softmax", "Tanh", "choose", "functional", "gpt", "init", "positions", "utils",
+    "SmoothL1Loss", "Softmax", "Tanh", "choose", "functional", "gpt", "init", "positions", "utils",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name

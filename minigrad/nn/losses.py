@@ -40,6 +40,24 @@ class MSELoss(_Loss):
         super().__init__(reduction=reduction)
 
 
+class L1Loss(_Loss):
+    """The mean of |input - target|, (), of two Tensors of one shape; other reductions: see F.l1_loss."""
+
+    function = staticmethod(F.l1_loss)
+
+    def __init__(self, *, reduction: str = "mean") -> None:
+        super().__init__(reduction=reduction)
+
+
+class SmoothL1Loss(_Loss):
+    """F.smooth_l1_loss of two Tensors of one shape: their mean, (), by default."""
+
+    function = staticmethod(F.smooth_l1_loss)
+
+    def __init__(self, *, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction=reduction, beta=beta)
+
+
 class BCEWithLogitsLoss(_Loss):
     """F.binary_cross_entropy_with_logits for logits and target of one shape. The default is the mean, ()."""
 

@@ -1,11 +1,12 @@
-"""Activation functions."""
+"""Activation functions: elementwise functions of one Tensor that networks use between their layers."""
 
 import math
 
-from ..autograd import FormulaOp, Op, composite
+from ..autograd import FormulaOp, Op, Value, composite
+from ..autograd.arguments import checked
 from ..autograd.cases import apart, case, uniform
 from ..typing import T
-from .args import floating, refuse_bools
+from .args import as_tensor, floating, refuse_bools
 from .elementwise import log1p, of_input, of_output, unary
 from .select import where
 
@@ -41,9 +42,10 @@ class Silu(Op):
 
 
 class Gelu(Op):
-    """y = x Φ(x), Φ the normal distribution function; 'tanh': Φ ≈ (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2.
+    """y = x Φ(x), Φ the normal distribution function;   dx = dy (Φ(x) + x Φ'(x))
 
-    Hendrycks and Gimpel, "Gaussian error linear units", 2016."""
+    approximate='tanh': Φ(x) ≈ (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2. Hendrycks and Gimpel, "Gaussian error linear
+    units", 2016."""
 
     cases = [case((3, 4), approximate="none"), case((3, 4), approximate="tanh")]
 
@@ -51,13 +53,13 @@ class Gelu(Op):
         self.save_inputs(x)
         return self.save_output(self.backend.gelu(x, approximate))
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         (x,) = self.saved_inputs()
         return GeluBackward.apply(dy, x, self.saved_output().detach(), approximate=self.approximate)
 
 
 class GeluBackward(FormulaOp):
-    """dx = dy (Φ(x) + x Φ'(x)). y = gelu(x) comes from the forward; None: computed again."""
+    """dx = dy (Φ(x) + x Φ'(x)). y = gelu(x) comes from the forward; it is computed again if it is None."""
 
     cases = [case((3, 4), (3, 4), None, approximate="none"), case((3, 4), (3, 4), None, approximate="tanh")]
     from_forward = (2,)
@@ -78,9 +80,11 @@ class GeluBackward(FormulaOp):
         return dy * (cdf + x * (-0.5 * x * x).exp() * (1 / math.sqrt(2 * math.pi)))
 
 
+@checked
 def gelu(input: T, approximate: str = "none") -> T:
-    """x Φ(x), the Gaussian error linear unit; approximate is 'none' (by erf) or 'tanh'. Of x's shape and dtype, or
-    float32 of integers and bools. Raises ValueError for another approximate.
+    """Return x Φ(x), the Gaussian error linear unit. approximate: 'none', which uses erf, or 'tanh'.
+
+    Elementwise: of x's shape and dtype, or float32 of integers and bools. Raises ValueError for another approximate.
 
     Source: Hendrycks and Gimpel 2016."""
     if approximate not in ("none", "tanh"):
@@ -92,8 +96,8 @@ tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)
 
 
 def relu(input: T) -> T:
-    """max(x, 0). Of x's shape and dtype; the gradient at 0 is 0. Raises TypeError for bools."""
-    refuse_bools("relu", input.dtype)
+    """Return max(x, 0). Of x's shape and dtype; the gradient at 0 is 0. Raises TypeError for bools."""
+    refuse_bools("relu", as_tensor("relu", input).dtype)
     return Relu.apply(input)
 
 

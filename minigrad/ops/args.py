@@ -1,5 +1,6 @@
-"""How the public functions read Tensors, dims and shapes; autograd/arguments.py reads flags and numbers. Inner loops
-skip all this."""
+"""What public functions do with their arguments before an op runs: Tensors, dims and shapes are checked and converted.
+
+autograd/arguments.py does the same for flags and numbers. Derivatives skip all this where they can."""
 
 import operator
 from collections.abc import Callable
@@ -9,36 +10,60 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..autograd import Op, Value
+from ..autograd import Value
+from ..autograd.arguments import kind_of, no_tensor
 from ..typing import F
 
 SEVERAL = tuple, list, range, np.ndarray  # types of sequences of sizes or dims
 
 
-def giving(signature: F) -> Callable[[Any], Callable[[type[Op]], F]]:
-    """Decorates a function that makes an op's public function, and tells type checkers its signature."""
+def returns_functions_like(signature: F) -> Callable[[Any], Callable[..., F]]:
+    """Decorate a function that makes public functions: tells type checkers the signature of what it makes."""
     return lambda maker: maker
 
 
+def as_tensor(name, x, argument="input"):
+    """Return x. Raises TypeError, which names the function and its argument, unless x is a Tensor."""
+    if not isinstance(x, Value):
+        raise no_tensor(name, argument, x)
+    return x
+
+
+_KINDS = {"b": ("a bool Tensor", ".bool()"), "iu": ("an int Tensor", ".long()")}
+
+
+def require_kind(name, argument, x, kind):
+    """Raise TypeError unless x is a Tensor whose dtype.kind is in `kind`: "b", or "iu"."""
+    wanted, cast = _KINDS[kind]
+    if not isinstance(x, Value):
+        raise no_tensor(name, argument, x, wanted)
+    if x.dtype.kind not in kind:
+        raise TypeError(f"{name}: {argument} must be {wanted}, got {kind_of(x)}; {argument}{cast} casts")
+
+
 def floating(x):
-    """x itself, or x as float32 if it holds integers or bools: what a function such as exp computes on."""
+    """Return x, or x as float32 if it holds integers or bools. Functions such as exp compute on that."""
     return x if x.dtype.kind == "f" else x.to(dtypes.DEFAULT_FLOAT)
 
 
 def require_float(name, *xs):
+    """Raise TypeError unless all of xs are None or Tensors of floats."""
     for x in xs:
-        if x is not None and x.dtype.kind != "f":
+        if x is not None and as_tensor(name, x).dtype.kind != "f":
             raise TypeError(f"{name} needs floating-point input, got {x.dtype}; convert with .to(minigrad.float32)")
 
 
 def refuse_bools(name, dtype):
+    """Raise TypeError if dtype is bool."""
     if dtype.kind == "b":
         raise TypeError(f"{name} is not defined for bools; convert one with .long()")
 
 
 def promoted(name, *operands):
-    """The inputs in one dtype: Tensors cast, Python and NumPy scalars weak, arrays taken as constants. As in PyTorch,
-    CPU Tensors without dims go to the device of the other operand."""
+    """Return the operands in one dtype, of which at least one must be a Tensor.
+
+    Tensors are cast, arrays become Tensors without a gradient, and Python's and NumPy's scalars stay numbers that do
+    not widen the dtype. As in PyTorch, CPU Tensors without dims go to the device of the other operand."""
     x, other = operands if len(operands) == 2 else (None, None)
     if type(x) in (float, int):
         x, other = other, x
@@ -50,7 +75,7 @@ def promoted(name, *operands):
             return operands
     first = next((x for x in operands if isinstance(x, Value)), None)
     if first is None:
-        kinds = ", ".join(type(x).__name__ for x in operands) or "none"
+        kinds = " and ".join(map(kind_of, operands)) or "none"
         raise TypeError(f"{name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
     xs = [x if isinstance(x, Value) else _operand(name, first, x) for x in operands]
     dtype, device = first.dtype, first.device
@@ -71,8 +96,9 @@ _ANY_NUMBER = {"div", "eq", "ne", "lt", "le", "gt", "ge"}  # functions whose num
 
 
 def fitting(name, number, dtype):
-    """A number for an operation with an integer dtype: add, sub and mul wrap it, as they do their results. Raises
-    OverflowError where others would have to."""
+    """Return a number as an operation with an integer dtype takes it.
+
+    add, sub and mul wrap it, as they wrap their results. Raises OverflowError if another function would have to."""
     if name in _ANY_NUMBER or isinstance(number, bool):
         return number
     if name in ("add", "sub", "mul"):
@@ -82,6 +108,7 @@ def fitting(name, number, dtype):
 
 
 def _operand(name, first, x):
+    """Return x, which is no Tensor, as a Python number or as a Tensor beside `first`."""
     if isinstance(x, (bool, int, float)):
         return float(x) if isinstance(x, float) else x  # np.float64 is a float, and would not be weak
     if isinstance(x, np.floating):
@@ -89,12 +116,13 @@ def _operand(name, first, x):
     if isinstance(x, np.generic):
         return _operand(name, first, x.item())
     if isinstance(x, np.ndarray):
-        return first.constant(x)
-    raise TypeError(f"{name} takes Tensors, arrays and real numbers, not {type(x).__name__}")
+        return first.constant(dtypes.plain(name, x))
+    instead = f": write mg.tensor({shown(x)})" if isinstance(x, (list, tuple)) else ""
+    raise TypeError(f"{name} takes Tensors, NumPy arrays and real numbers, got {kind_of(x)}{instead}")
 
 
 def check_broadcast(name, *xs):
-    """Raise, naming op and shapes, if the Tensors among xs do not broadcast."""
+    """Raise ValueError, which names the shapes, if the Tensors among xs do not broadcast."""
     try:
         np.broadcast_shapes(*(x.shape for x in xs if isinstance(x, Value)))
     except ValueError:
@@ -103,8 +131,8 @@ def check_broadcast(name, *xs):
 
 
 def float_dim(name, x, dim):
-    """`one_dim` of x, which must hold floats."""
-    ndim = x.ndim
+    """Return `one_dim` of x, which must hold floats."""
+    ndim = as_tensor(name, x).ndim
     if x.dtype.kind == "f" and type(dim) is int and -ndim <= dim < ndim:
         return dim % ndim
     require_float(name, x)
@@ -112,8 +140,8 @@ def float_dim(name, x, dim):
 
 
 def one_dim(name, x, dim, new=0):
-    """dim as a number in [0, x.ndim); a 0-d tensor counts as having one dimension. new=1: where one may be added."""
-    ndim = x.ndim + new or 1
+    """Return dim as a number in [0, x.ndim). A Tensor without dims counts as having one. new=1: a dim may be added."""
+    ndim = as_tensor(name, x).ndim + new or 1
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
         raise TypeError(f"{name}: dim must be an int, got {shown(dim)}")
     if not -ndim <= dim < ndim:
@@ -122,8 +150,8 @@ def one_dim(name, x, dim, new=0):
 
 
 def many_dims(name, x, dim):
-    """dim (None for all, a number or several) as a sorted tuple of numbers in [0, x.ndim)."""
-    ndim = x.ndim
+    """Return dim (None for all, a number or several) as a sorted tuple of numbers in [0, x.ndim)."""
+    ndim = as_tensor(name, x).ndim
     if dim is None:
         return tuple(range(ndim))
     dims = [one_dim(name, x, d) for d in (dim if isinstance(dim, SEVERAL) else (dim,))]
@@ -133,10 +161,10 @@ def many_dims(name, x, dim):
 
 
 def shape_of(name, sizes):
-    """The sizes of f(2, 3) or f((2, 3)) as a tuple of ints."""
+    """Return the sizes of f(2, 3) or f((2, 3)) as a tuple of ints."""
     if len(sizes) == 1 and isinstance(sizes[0], SEVERAL):
         sizes = sizes[0]
     try:
         return tuple(map(operator.index, sizes))
     except (TypeError, ValueError):  # ValueError: a Tensor of several numbers
-        raise TypeError(f"{name} takes ints, got {sizes}") from None
+        raise TypeError(f"{name}: sizes and dims are ints, got {shown(sizes)}") from None

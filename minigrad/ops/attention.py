@@ -1,13 +1,12 @@
-"""Scaled dot-product attention: the products q kᵀ, the masked softmax that makes a pattern of them, and pattern v.
-
-`qk` is q kᵀ, before the scale; `scores` are scale · q kᵀ."""
+"""Scaled dot-product attention: qk = q kᵀ, scores = scale · qk, pattern = the masked softmax of the scores, and
+z = pattern v. Attention and AttentionBackward compute all of it in one primitive each, without storing the pattern."""
 
 import math
 from typing import overload
 
 import numpy as np
 
-from ..autograd import FormulaOp, Op, composite
+from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.arguments import checked
 from ..autograd.cases import Fixed, case
 from ..backend.numpy.random import dropout_numbers
@@ -33,7 +32,7 @@ class SplitHeads(Op):
             start += size
         return tuple(parts)
 
-    def backward(self, *dys):
+    def backward(self, *dys: Value):
         return MergeHeads.apply(*dys)
 
 
@@ -45,11 +44,12 @@ def split_heads(input: T, heads: int, /) -> T: ...
 def split_heads(input: T, *heads: int) -> tuple[T, ...]: ...
 
 
+@checked
 def split_heads(input: T, *heads: int) -> T | tuple[T, ...]:
-    """x (B, T, n·d) as n heads: x.reshape(B, T, n, d).transpose(1, 2), a view (B, n, T, d), of any dtype.
+    """Return x (B, T, n·d) as n heads, a view (B, n, T, d): x.reshape(B, T, n, d).transpose(1, 2). Any dtype.
 
-    Given several numbers of heads, x holds that many parts side by side: x (B, T, (n_0 + n_1 + …)·d) -> (B, n_0, T, d),
-    (B, n_1, T, d), … Raises ValueError for an x that cannot be divided so."""
+    With several numbers of heads, x holds such parts side by side: (B, T, (n_0 + n_1 + …)·d) -> a tuple of
+    (B, n_0, T, d), (B, n_1, T, d), … Raises ValueError if x cannot be divided so."""
     if input.ndim != 3 or min(heads, default=0) < 1 or input.shape[2] % sum(heads):
         raise ValueError(f"split_heads: {input.shape} is not (B, T, n·d) for n = {' + '.join(map(str, heads))} heads")
     parts = SplitHeads.apply(input, heads=heads, d=input.shape[2] // sum(heads))
@@ -68,13 +68,15 @@ class MergeHeads(Op):
         B, T, n, self.d = x.shape
         return self.backend.reshape(x, (B, T, n * self.d))
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return SplitHeads.apply(dy, heads=self.heads, d=self.d)
 
 
+@checked
 def merge_heads(input: T) -> T:
-    """Heads (B, n, T, d) side by side, (B, T, n·d): x.transpose(1, 2).reshape(B, T, n·d). Of any dtype. Raises
-    ValueError for other numbers of dims."""
+    """Return heads (B, n, T, d) side by side, (B, T, n·d): x.transpose(1, 2).reshape(B, T, n·d). Any dtype.
+
+    Raises ValueError for another number of dims."""
     if input.ndim != 4:
         raise ValueError(f"merge_heads: shape {input.shape} is not (B, n, T, d)")
     return MergeHeads.apply(input)
@@ -96,7 +98,7 @@ class AttentionPattern(Op):
     def forward(self, qk, mask, scale, is_causal):
         return self.save_output(self.backend.attention_pattern(qk, scale, mask, is_causal))
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return AttentionPatternBackward.apply(dy, self.saved_output(), scale=self.scale), None
 
 
@@ -105,10 +107,6 @@ class AttentionPatternBackward(FormulaOp):
 
     cases = [case((2, 3, 4), (2, 3, 4), scale=0.5)]
 
-    def forward(self, dy, pattern, scale):
-        self.save_inputs(dy, pattern)
-        return self.backend.attention_pattern_backward(dy, pattern, scale)
-
     @staticmethod
     def formula(dy, pattern, scale):
         return pattern * (dy - (dy * pattern).sum(-1, keepdim=True)) * scale
@@ -116,11 +114,10 @@ class AttentionPatternBackward(FormulaOp):
 
 @checked
 def attention_pattern(qk: T, mask: T | None = None, is_causal: bool = False, scale: float = 1.0) -> T:
-    """softmax(scale · qk + mask) over the last dim of qk (…, T, S): which keys each query reads, and how much. Same
-    shape.
+    """Return softmax(scale · qk + mask) over the last dim of qk (…, T, S): how much each query reads of each key.
 
-    mask: bool Tensor (True: attend), or Tensor of qk's float dtype (added), or None, broadcast to qk. is_causal: query
-    t sees the keys up to t + S - T. Raises TypeError for other dtypes, and ValueError for a mask that does not
+    Of qk's shape. mask, broadcast to qk: a bool Tensor (True: attend), a Tensor of qk's dtype (added), or None.
+    is_causal: query i sees keys up to i. Raises TypeError for other dtypes, and ValueError for a mask that does not
     broadcast."""
     require_float("attention_pattern", qk)
     if mask is not None:
@@ -139,8 +136,8 @@ class Attention(Op):
     """z = softmax(scale q kᵀ + bias) v, masked, without storing the pattern;   dq, dk, dv from the same pattern again
 
     q (B, nh, T, d_k), k (B, nkv, S, d_k), v (B, nkv, S, d_v); nkv divides nh. mask (bool) and bias (float) are
-    (B, nh, T, S) or None. dropout_p drops elements of the pattern, as Dropout would with that `draw`. Rabe and Staats
-    2021; Dao et al., "FlashAttention", 2022."""
+    (B, nh, T, S) or None. With dropout_p, elements of the pattern are dropped as Dropout does with that `draw`. Rabe
+    and Staats 2021; Dao et al., "FlashAttention", 2022."""
 
     cases = [
         case((1, 2, 3, 3), (1, 2, 3, 3), (1, 2, 3, 2), None, None, scale=0.5, is_causal=True),
@@ -161,17 +158,17 @@ class Attention(Op):
         self.save(lse, keep)
         return self.save_output(z)
 
-    def backward(self, dz):
+    def backward(self, dz: Value):
         inputs = (*self.saved_inputs(), self.saved_output().detach(), *self.saved())
         params = {name: value for name, value in self.params.items() if name != "draw"}
         return (*AttentionBackward.apply(dz, *inputs, **params), None, None)
 
 
 class AttentionBackward(FormulaOp):
-    """dv = patternᵀ dz, dpattern = dz vᵀ, dqk as for the pattern, dq = dqk k, dk = dqkᵀ q
+    """dv = patternᵀ dz, dpattern = dz vᵀ, dqk as in AttentionPatternBackward, dq = dqk k, dk = dqkᵀ q
 
-    z (B, nh, T, d_v) and lse (B, nh, T), the logarithm of the sum of e^score in each row, come from the forward; if lse
-    is None, both are computed again. keep: the mask of dropout, or None."""
+    z (B, nh, T, d_v) and lse (B, nh, T, 2), the logarithm of Σ e^score of each row in two parts, come from the forward.
+    If lse is None, both are computed again. keep: the mask of dropout, or None."""
 
     cases = [
         case((1, 2, 3, 2), (1, 2, 3, 3), (1, 2, 3, 3), (1, 2, 3, 2), *5 * [None], scale=0.5, is_causal=True),
@@ -209,34 +206,35 @@ def _check_groups(q, k):
 
 
 def _for_each_head(x, q):
-    """Keys or values (B, nkv, S, d), repeated for each head of q that shares them: (B, nh, S, d)."""
+    """Return keys or values x (B, nkv, S, d) repeated for the heads of q that share them: (B, nh, S, d)."""
     _check_groups(q, x)
     return x if x.shape[1] == q.shape[1] else x.repeat_interleave(q.shape[1] // x.shape[1], 1)
 
 
 def _over_groups(dx, nkv):
-    """The adjoint of _for_each_head: (B, nh, S, d) summed to (B, nkv, S, d)."""
+    """The adjoint of _for_each_head: sum (B, nh, S, d) over the heads that share, to (B, nkv, S, d)."""
     B, nh, S, d = dx.shape
     return dx if nh == nkv else dx.reshape(B, nkv, nh // nkv, S, d).sum(2)
 
 
 def _batches(query, key, value, enable_gqa):
-    """(batch dims of attention's result, batch dims of its keys), heads last, from three shapes.
+    """Return (batch dims of attention's result, batch dims of its keys) for three shapes. The heads are the last of
+    them.
 
     Raises ValueError if the shapes do not fit each other."""
-    own = 3 if enable_gqa else 2  # how many of the last dims do not broadcast
-    if min(len(query), len(key), len(value)) < own or query[-1] != key[-1] or key[-own:-1] != value[-own:-1]:
+    n = 3 if enable_gqa else 2  # the number of last dims that do not broadcast: with groups, the heads are one
+    if min(len(query), len(key), len(value)) < n or query[-1] != key[-1] or key[-n:-1] != value[-n:-1]:
         raise ValueError
-    batch = query[:-own]
-    if not batch == key[:-own] == value[:-own]:
-        batch = np.broadcast_shapes(batch, key[:-own], value[:-own])
-    return batch + query[-own:-2], batch + key[-own:-2]
+    batch = query[:-n]
+    if not batch == key[:-n] == value[:-n]:
+        batch = np.broadcast_shapes(batch, key[:-n], value[:-n])
+    return batch + query[-n:-2], batch + key[-n:-2]
 
 
 def _as_heads(query, key, value, enable_gqa):
-    """Query, key and value as (B, heads, positions, size), and the batch dims of the result.
+    """Return query, key and value as (B, heads, positions, size), and the batch dims of the result.
 
-    Raises ValueError, with all three shapes, if they do not fit each other."""
+    Raises ValueError, which names all three shapes, if they do not fit each other."""
     shapes = query.shape, key.shape, value.shape
     try:
         batch, of_keys = _batches(*shapes, enable_gqa)
@@ -249,13 +247,13 @@ def _as_heads(query, key, value, enable_gqa):
 
 
 def _four_dims(x, batch):
-    """x (…, n, m) with its first dims broadcast to `batch` and then reshaped to two: (B, heads, n, m)."""
+    """Return x (…, n, m) with its first dims broadcast to `batch`, then reshaped to two: (B, heads, n, m)."""
     x = expanded(x, (*batch, *x.shape[-2:]))
     return x if len(batch) == 2 else x.reshape(math.prod(batch[:-1]), *(batch[-1:] or (1,)), *x.shape[-2:])
 
 
 def _mask_of_heads(mask, batch, T, S, dtype):
-    """A mask that broadcasts to scores of shape (*batch, T, S), as (B, nh, T, S). Raises if it does not."""
+    """Return a mask that broadcasts to scores of shape (*batch, T, S) as (B, nh, T, S). Raises if it does not."""
     if mask.dtype.kind != "b" and mask.dtype != dtype:
         raise TypeError(f"attention: mask must be bool or {dtype} like q, k and v, got {mask.dtype}")
     try:
@@ -275,13 +273,15 @@ def scaled_dot_product_attention(
 ) -> T:  # fmt: skip
     """z = softmax(q kᵀ / √d_k + mask) v   (Vaswani et al. 2017, eq. 1)
 
-    query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask: bool (True: attend) or float
-    (added to the scores), broadcast to (…, T, S). scale replaces 1/√d_k. dropout_p applies to the pattern, whether the
-    model trains or not: pass 0 to evaluate. enable_gqa: key and value may have fewer heads, in dim -3, a divisor of
-    query's. Unlike in PyTorch, attn_mask and is_causal may be given together, and a query that sees nothing gives
-    zeros. The pattern is held whole only with a mask that requires a gradient, with heads larger than the kernels take
-    (512 on a CPU; 128 or 256 on a GPU, as its shared memory allows), or on a CPU with dropout_p, for which a GPU keeps
-    a byte per element. Raises ValueError for shapes, or a dropout_p, and TypeError for dtypes, that do not fit."""
+    query (…, T, d_k), key (…, S, d_k), value (…, S, d_v) -> (…, T, d_v). attn_mask, broadcast to (…, T, S): bool (True:
+    attend) or float (added to the scores). scale replaces 1/√d_k. dropout_p applies to the pattern, whether the model
+    trains or not: pass 0 to evaluate. enable_gqa: key and value may have fewer heads (dim -3), a divisor of query's.
+    Unlike in PyTorch, attn_mask and is_causal may be given together, and a query that sees no key gives zeros.
+
+    The pattern is stored whole in three cases only: attn_mask requires a gradient; heads are larger than the kernels
+    take (512 on a CPU; 128 or 256 on a GPU, as its shared memory allows); or there is dropout_p on a CPU. A GPU with
+    dropout_p stores a byte per element. Raises ValueError for shapes or a dropout_p that do not fit, and TypeError for
+    dtypes that do not."""
     require_float("scaled_dot_product_attention", query, key, value)
     if not query.dtype == key.dtype == value.dtype:
         raise TypeError(f"attention: query is {query.dtype}, key {key.dtype}, value {value.dtype}; use .to()")

@@ -1,14 +1,14 @@
-"""The derivative that an op's docstring states, for people to read, in the letters of attention."""
+"""The derivative that an op's docstring states, as text in which values have the letters of attention."""
 
 import inspect
 import re
 
 
 def derivative(op, outputs=None, letters=None):
-    """The part of an op's docstring after "y = …;" that says what the gradients are, such as "dx = dy y", or "".
+    """Return the gradients as an op's docstring states them after "y = …;", such as "dx = dy y", or "".
 
-    With outputs, {index: node} of the op, and letters, {node: letter}, its values are called by their letters: a matmul
-    of pattern and v says "dpattern = dz vᵀ, dv = patternᵀ dz"."""
+    outputs: {index: node} of the op. letters: {node: letter}. With both, values have their letters: a matmul of pattern
+    and v says "dpattern = dz vᵀ, dv = patternᵀ dz"."""
     doc = " ".join((type(op).__doc__ or "").split("\n\n")[0].split())
     found = re.search(r"; ((?:each )?d.*)", doc)
     if found is None or not letters:
@@ -21,21 +21,22 @@ def derivative(op, outputs=None, letters=None):
 
 
 def argument(op, i):
-    """What forward calls input i of an op."""
-    names = [p for p in inspect.signature(op.forward).parameters.values() if p.kind is not p.KEYWORD_ONLY]
+    """The name of input i in an op's forward, or in the formula of a FormulaOp."""
+    function = getattr(op, "formula", op.forward)
+    names = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY]
     if i >= len(names) or names[i].kind is names[i].VAR_POSITIONAL:
         return f"{names[-1].name}[{i - len(names) + 1}]"
     return names[i].name
 
 
 def letters_of(graph):
-    """{node: letter} of what attention has letters for. graph: {op: {index of an output: node}}.
+    """Return {node: letter} of the values of attention in a graph, {op: {index of an output: node}}.
 
-    They are those of head hooks and of study.trace_heads: q, k, v, qk, pattern, z. With a float mask there are also
-    scores = scale · qk and masked, the sum with the mask. k_shared and v_shared are what several heads read."""
+    The letters are those of head hooks and study.trace_heads: q, k, v, qk, pattern, z. With a float mask there are also
+    scores = scale · qk, and masked, the scores plus the mask. k_shared and v_shared are read by several heads."""
     found = {}
 
-    def call(letters, nodes):
+    def name(letters, nodes):
         for letter, node in zip(letters, nodes):
             if node is not None:
                 found.setdefault(node, letter)
@@ -44,29 +45,30 @@ def letters_of(graph):
         if op.name == "attention":
             q, k, v = op.parents[:3]
             shared = None not in (q, k, v) and k.shape[1] != q.shape[1]
-            call(("q", "k_shared", "v_shared", "z") if shared else "qkvz", (q, k, v, outputs.get(0)))
+            name(("q", "k_shared", "v_shared", "z") if shared else "qkvz", (q, k, v, outputs.get(0)))
         elif op.name == "attention_pattern":
             qk = op.parents[0]
             if op.scale == 1.0 and _made_by("add", qk) and _made_by("mul", qk.op.parents[0]):  # a float mask was added
-                call(("masked", "scores"), (qk, qk.op.parents[0]))
+                name(("masked", "scores"), (qk, qk.op.parents[0]))
                 qk = qk.op.parents[0].op.parents[0]
-            call(("qk", "pattern"), (qk, outputs.get(0)))
+            name(("qk", "pattern"), (qk, outputs.get(0)))
             while _made_by("add", qk) or _made_by("mul", qk):  # a head hook did this
                 qk = qk.op.parents[0]
             if _made_by("matmul", qk):
-                call(("q", "kᵀ"), qk.op.parents)
+                name(("q", "kᵀ"), qk.op.parents)
     dropped = {y: op.parents[0] for op, ys in graph.items() if op.name == "dropout" for y in ys.values()}
     for op in sorted(graph, key=lambda op: op.serial, reverse=True):
         outputs = graph[op]
         letter, parents = found.get(outputs.get(0)), op.parents
         if op.name == "permute" and letter == "kᵀ":
-            call("k", parents)
+            name("k", parents)
         elif op.name == "matmul" and found.get(dropped.get(parents[0], parents[0])) == "pattern":
-            call("vz", (parents[1], outputs.get(0)))
+            name("vz", (parents[1], outputs.get(0)))
         elif op.name == "getitem" and letter in ("k", "v") and parents[0].shape[1] != outputs[0].shape[1]:
-            call((f"{letter}_shared",), parents)
+            name((f"{letter}_shared",), parents)
     return found
 
 
-def _made_by(name, node):
-    return node is not None and node.op is not None and node.op.name == name
+def _made_by(op_name, node):
+    """True if an op of that name made the node."""
+    return node is not None and node.op is not None and node.op.name == op_name

@@ -1,6 +1,6 @@
 """Dropout."""
 
-from ..autograd import Op
+from ..autograd import Op, Value
 from ..autograd.arguments import checked
 from ..autograd.cases import case
 from ..random import Generator, default_generator
@@ -13,7 +13,7 @@ __all__ = ["dropout"]
 class Dropout(Op):
     """y = mask x, mask = 1 / (1 - p) with probability 1 - p, else 0;   dx = mask dy
 
-    The random bits come from the generator's Philox stream, so they are the same on every device."""
+    The random bits come from the generator's Philox stream: they are the same on every device."""
 
     cases = [case((3, 4), p=0.3), case((3, 4), p=1.0)]
 
@@ -22,13 +22,13 @@ class Dropout(Op):
         self.save(mask)
         return y
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         (mask,) = self.saved()
         return dy * mask
 
 
 def checked_probability(p):
-    """p. Raises ValueError if it does not lie in [0, 1]."""
+    """Return p. Raises ValueError unless it lies in [0, 1]."""
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: p must lie in [0, 1], got {p}")
     return p
@@ -36,11 +36,11 @@ def checked_probability(p):
 
 @checked
 def dropout(input: T, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> T:
-    """Each element 0 with probability p, else divided by 1 - p; input itself if not training or p = 0. Floats, of any
-    shape.
+    """Return input with each element 0 with probability p, else divided by 1 - p; input itself if not training or p =
+    0.
 
-    Draws from `generator`, by default the one that manual_seed seeds. Raises TypeError for other dtypes, and ValueError
-    for a p outside of [0, 1]. Source: Srivastava et al. 2014."""
+    Of any shape and float dtype. Draws from `generator`, by default the one that manual_seed seeds. Raises TypeError
+    for other dtypes, and ValueError unless p lies in [0, 1]. Source: Srivastava et al. 2014."""
     require_float("dropout", input)
     checked_probability(p)
     if not training or p == 0:

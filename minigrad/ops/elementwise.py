@@ -1,26 +1,29 @@
-"""Elementwise ops. Inputs broadcast against each other; the engine sums gradients back to the inputs' shapes."""
+"""Elementwise ops. Inputs broadcast against each other; the backward walk sums gradients back to the inputs' shapes."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from ..autograd import Op, Value, composite
+from ..autograd.arguments import checked
 from ..autograd.cases import apart, case, integers, positive, uniform
 from ..backend import reference
 from ..typing import Operand, T
-from .args import check_broadcast, floating, giving, promoted, refuse_bools
+from .args import as_tensor, check_broadcast, floating, promoted, refuse_bools, returns_functions_like
 
 __all__ = [
-    "abs", "add", "cos", "div", "erf", "erfc", "exp", "floor", "floor_divide", "log", "log1p", "mul", "neg", "pow",
-    "reciprocal", "remainder", "rsqrt", "sign", "sin", "sqrt", "square", "sub",
+    "abs", "absolute", "add", "cos", "div", "erf", "erfc", "exp", "floor", "floor_divide", "log", "log1p", "mul", "neg",
+    "pow", "reciprocal", "remainder", "round", "rsqrt", "sign", "sin", "sqrt", "square", "sub",
 ]  # fmt: skip
 
 
-def primitive(name):
-    """forward of y = f(x), which the primitive of that name computes, and nothing is kept of."""
+def forward_by(name):
+    """Return a forward that calls the primitive of that name on x and saves nothing."""
     return lambda self, x: getattr(self.backend, name)(x)
 
 
-def of_input(primitive, gradient):
-    """forward and backward of y = f(x), which the primitive of that name computes, with dx = gradient(dy, x)."""
+def of_input(primitive: str, gradient: Callable[[Value, Value], Value]) -> tuple[Any, Any]:
+    """Return forward and backward of y = f(x), computed by the primitive of that name, with dx = gradient(dy, x)."""
 
     def forward(self, x):
         self.save_inputs(x)
@@ -29,8 +32,8 @@ def of_input(primitive, gradient):
     return forward, lambda self, dy: gradient(dy, *self.saved_inputs())
 
 
-def of_output(primitive, gradient):
-    """forward and backward of y = f(x), which the primitive of that name computes, with dx = gradient(dy, y)."""
+def of_output(primitive: str, gradient: Callable[[Value, Value], Value]) -> tuple[Any, Any]:
+    """Return forward and backward of y = f(x), computed by the primitive of that name, with dx = gradient(dy, y)."""
 
     def forward(self, x):
         return self.save_output(getattr(self.backend, primitive)(x))
@@ -38,24 +41,32 @@ def of_output(primitive, gradient):
     return forward, lambda self, dy: gradient(dy, self.saved_output())
 
 
-def _of_one(input: T) -> T: ...
-def _of_two(input: T, other: Operand) -> T: ...
+def _of_one(input: T) -> T:
+    return input
 
 
-@giving(_of_one)
+def _of_two(input: T, other: Operand) -> T:
+    return input
+
+
+@returns_functions_like(_of_one)
 def unary(op, about="", prepared=floating):
-    """The public function of an op on one tensor; integers are taken as float32, or as `prepared` says."""
+    """Return the public function of an op on one Tensor. `prepared` casts it: by default, integers to float32."""
 
     def function(input: T) -> T:
-        return op.apply(prepared(input))
+        try:
+            return op.apply(prepared(input))
+        except AttributeError:
+            as_tensor(op.name, input)  # raises if that is why
+            raise
 
     about = about or "Elementwise: of x's shape and float dtype, or float32 of integers and bools."
     return published(function, op, about)
 
 
-@giving(_of_two)
+@returns_functions_like(_of_two)
 def binary(op):
-    """The public function of an op on two tensors (or a tensor and a number), which are promoted and broadcast."""
+    """Return the public function of an op on two Tensors, or a Tensor and a number. They are promoted and broadcast."""
     name = op.name
 
     def function(input: T, other: Operand) -> T:
@@ -66,12 +77,13 @@ def binary(op):
             check_broadcast(name, input, other)
             raise
 
-    about = """Tensors, arrays or numbers, one of them a Tensor. Dtypes are promoted, shapes broadcast. Raises
-    ValueError for shapes that do not, and TypeError for other types."""
+    about = """Tensors, NumPy arrays or numbers, at least one a Tensor. Dtypes are promoted and shapes broadcast. Raises
+    ValueError for shapes that do not broadcast, and TypeError for other types."""
     return published(function, op, about)
 
 
 def published(function, op, about):
+    """Return function with the name of an op, and with its docstring followed by `about`."""
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = op.__module__
     function.__doc__ = f"{op.__doc__}\n\n    {about}"
@@ -90,7 +102,7 @@ class Add(Op):
     def forward(self, a, b):
         return self.backend.add(a, b)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return dy, dy
 
 
@@ -103,7 +115,7 @@ class Sub(Op):
     def forward(self, a, b):
         return self.backend.sub(a, b)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return dy, -dy if self.needs[1] else None
 
 
@@ -117,7 +129,7 @@ class Mul(Op):
         self.save_inputs(a if self.needs[1] else None, b if self.needs[0] else None)
         return self.backend.mul(a, b)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         a, b = self.saved_inputs()
         return dy * b if self.needs[0] else None, dy * a if self.needs[1] else None
 
@@ -137,7 +149,7 @@ class Div(Op):
         self.save_inputs(a if self.needs[1] else None, b)
         return self.backend.div(a, b)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         a, b = self.saved_inputs()
         da = dy / b
         return da, -(da * a) / b if self.needs[1] else None
@@ -146,8 +158,8 @@ class Div(Op):
 class Pow(Op):
     """y = a^b;   da = dy b a^(b-1), db = dy y ln a   (0 where b = 0, and where a = 0 and b ≥ 0)
 
-    Of the second derivatives, d(da)/db = d(db)/da = dy a^(b-1) (1 + b ln a), which at b = 0 is dy / a. At a = 0 those
-    with respect to b do not exist; they come from taking ln a as 0 there, and da as a constant where b = 0."""
+    The mixed second derivative, d(da)/db = d(db)/da = dy a^(b-1) (1 + b ln a), is dy / a at b = 0. At a = 0 the second
+    derivatives with respect to b do not exist: there ln a is taken as 0, and da as a constant where b = 0."""
 
     cases = [case((3, 4), 2), case((3, 4), 3), case(positive((2, 3)), -0.5), case(positive((2, 3)), (2, 3)),
              case(2.0, (2, 3)), case(positive((3, 1)), (4,)), case((2, 2), 0)]  # fmt: skip
@@ -158,13 +170,13 @@ class Pow(Op):
         self.save_inputs(a, b)
         return self.save_output(y) if self.needs[1] else y
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         a, b = self.saved_inputs()
         da = db = None
         if self.needs[0]:
             if isinstance(b, (int, float)):
                 da = dy * (b * a ** (b - 1)) if b else a.zeros_like()
-            else:  # masks for b or the product would also mask d(da)/db, which is 1/a at b = 0
+            else:  # only dy and a are masked: a mask of b or the product would make d(da)/db 0 at b = 0, not 1/a
                 defined = (b != 0) | (dy.detach() * (1.0 / a.detach())).isfinite()
                 da = dy.where(defined, 0.0) * (b * a.where(defined, 1.0) ** (b - 1))
         if self.needs[1]:
@@ -182,7 +194,10 @@ class Neg(Op):
     """y = -x;   dx = -dy"""
 
     cases = [case((3, 4)), case(())]
-    forward, backward = primitive("neg"), lambda self, dy: -dy
+    forward = forward_by("neg")
+
+    def backward(self, dy: Value):
+        return -dy
 
 
 class Abs(Op):
@@ -197,7 +212,7 @@ class Sign(Op):
 
     cases = [case((3, 4))]
     differentiable = False
-    forward = primitive("sign")
+    forward = forward_by("sign")
 
 
 class Floor(Op):
@@ -205,7 +220,7 @@ class Floor(Op):
 
     cases = [case((3, 4))]
     differentiable = False
-    forward = primitive("floor")
+    forward = forward_by("floor")
 
 
 class FloorDivide(Op):
@@ -229,7 +244,7 @@ class Remainder(Op):
             self.save_inputs(a, b)
         return self.backend.remainder(a, b)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return dy if self.needs[0] else None, -dy * floor_divide(*self.saved_inputs()) if self.needs[1] else None
 
 
@@ -295,7 +310,7 @@ class Erf(Op):
 class Erfc(Op):
     """y = 1 - erf x;   dx = -dy 2/√π exp(-x²)
 
-    It is accurate for large x too, where 1 - erf x would round to 0."""
+    Accurate for large x too, where the difference would round to 0."""
 
     cases = [case((3, 4)), case(uniform((8,), -5, 9))]
     forward, backward = of_input("erfc", lambda dy, x: dy * ((-(x * x)).exp() * (-2 / math.sqrt(math.pi))))
@@ -310,7 +325,7 @@ class Cast(Op):
         self.source = x.dtype
         return self.backend.cast(x, dtype)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return Cast.apply(dy, dtype=self.source)
 
 
@@ -321,11 +336,11 @@ class Transfer(Op):
 
     def forward(self, x, to):
         self.source = self.backend
-        self.backend = to  # y's
+        self.backend = to  # the backend of the result
         host = self.source.to_numpy(x)
         return to.from_numpy(host.copy() if to.device == self.source.device else host)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return Transfer.apply(dy, to=self.source)
 
 
@@ -339,13 +354,13 @@ _floor_divide, _remainder = binary(FloorDivide), binary(Remainder)
 
 
 def div(input: T, other: Operand) -> T:
-    """x / other, true division: of integers too, in float32. Elementwise, promoted and broadcast. Raises ValueError for
+    """Return x / other; integers are divided in float32. Elementwise, promoted and broadcast. Raises ValueError for
     shapes that do not broadcast."""
     return _div(*(floating(v) if isinstance(v, Value) else v for v in promoted("div", input, other)))
 
 
 def _checked_division(name, x, other):
-    """Both operands in one dtype that kernels can divide. Raises ZeroDivisionError and OverflowError as Python does."""
+    """Return both operands in one dtype. Raises ZeroDivisionError for integers by the number 0, as Python does."""
     x, other = promoted(name, x, other)
     dtype = (x if isinstance(x, Value) else other).dtype
     refuse_bools(name, dtype)
@@ -355,7 +370,8 @@ def _checked_division(name, x, other):
 
 
 def floor_divide(input: T, other: Operand) -> T:
-    """⌊x / other⌋, as Python's //; no gradient. Elementwise, promoted and broadcast. Integers by a tensor's 0 give 0.
+    """Return ⌊x / other⌋, Python's //; no gradient. Elementwise, promoted and broadcast. Integers by a tensor's 0 are
+    0.
 
     Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
     broadcast."""
@@ -363,8 +379,8 @@ def floor_divide(input: T, other: Operand) -> T:
 
 
 def remainder(input: T, other: Operand) -> T:
-    """x - other ⌊x / other⌋, as Python's %: it has other's sign. Elementwise, promoted and broadcast. Integers by a
-    tensor's 0 give 0.
+    """Return x - other ⌊x / other⌋, Python's %, which has other's sign. Elementwise, promoted and broadcast. Integers
+    by a tensor's 0 are 0.
 
     Raises ZeroDivisionError for integers by the number 0, TypeError for bools, ValueError for shapes that do not
     broadcast."""
@@ -372,8 +388,10 @@ def remainder(input: T, other: Operand) -> T:
 
 
 def pow(input: T, exponent: Operand) -> T:
-    """x ** exponent. Elementwise: Tensors, arrays or numbers, one of them a Tensor, promoted and broadcast. Ints to a
-    negative int are float32. Raises ValueError for other shapes, and for ints to negative numbers in an int Tensor."""
+    """Return x ** exponent. Elementwise: Tensors, arrays or numbers, at least one a Tensor, promoted and broadcast.
+
+    Integers to a negative int are float32. Raises ValueError for shapes that do not broadcast, and for integers to an
+    int Tensor with a negative number."""
     if isinstance(exponent, int) and exponent < 0:
         input = floating(input)
     return _pow(input, exponent)
@@ -392,26 +410,38 @@ def reciprocal(input: T) -> T:
     """y = 1 / x;   dx = -dy y²
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    return div(1.0, input)
+    return 1.0 / input
 
 
+@checked
 def neg(input: T) -> T:
-    """-x. Of x's shape and dtype. Raises TypeError for bools: use ~x."""
+    """Return -x. Of x's shape and dtype. Raises TypeError for bools: use ~x."""
     if input.dtype.kind == "b":
         raise TypeError("neg of a bool tensor; use ~x or logical_not")
     return Neg.apply(input)
 
 
 def abs(input: T) -> T:
-    """|x|. Of x's shape and dtype; the gradient at 0 is 0."""
+    """Return |x|. Of x's shape and dtype; the gradient at 0 is 0."""
     return Abs.apply(input)
 
 
+absolute = abs
+
+
+@checked
 def sign(input: T) -> T:
-    """-1, 0 or 1. Of x's shape and dtype; no gradient."""
+    """Return -1, 0 or 1. Of x's shape and dtype; no gradient."""
     return Sign.apply(input) if input.dtype.kind != "b" else input.clone()
 
 
 def floor(input: T) -> T:
-    """The largest integer ≤ x, in x's dtype; no gradient. Of x's shape."""
+    """Return the largest integer ≤ x. Of x's shape and dtype; no gradient."""
     return Floor.apply(input)
+
+
+def round(input: T) -> T:
+    """Return the nearest integer, of two the even one, as Python does. Of x's shape and dtype; no gradient."""
+    below = floor(input)
+    rest = input.detach() - below  # exact, in [0, 1)
+    return below + ((rest > 0.5) | ((rest == 0.5) & (below % 2 == 1))).to(input.dtype)

@@ -1,4 +1,4 @@
-"""Reading by index, and its adjoint, adding at an index; writing there; masks and triangles."""
+"""Reading by index, and its adjoint, adding at an index; writing at an index; masks and triangles."""
 
 import math
 import operator
@@ -11,7 +11,7 @@ from ..autograd import Op, Storage, Value, composite
 from ..autograd.arguments import checked
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..typing import Index, Operand, T
-from .args import one_dim
+from .args import as_tensor, check_broadcast, one_dim, require_kind
 from .movement import expanded, pad, permute, shaped
 from .select import where
 
@@ -37,36 +37,37 @@ class Getitem(Op):
         self.shape = x.shape
         return self.backend.getitem(x, index)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return GetitemAdd.apply(dy, shape=self.shape, index=self.index)
 
 
 class GetitemAdd(Op):
-    """y = zeros of `shape` with x added at index, repeated indices adding up;   dx = dy[index]"""
+    """y = zeros of `shape` with x added at index (repeated indices add up);   dx = dy[index]"""
 
     cases = [case((2, 3), shape=(4, 3), index=(slice(1, 4, 2),)), case((3, 3), shape=(4, 3), index=(_REPEATED,))]
-    broadcasts = True  # x against the places that index names
+    broadcasts = True  # x broadcasts to the places that index names
 
     def forward(self, x, shape, index):
         return self.backend.getitem_add(shape, index, x)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return Getitem.apply(dy, index=self.index)
 
 
 def parsed_index(input: Any, index: Index) -> list[tuple[Any, ...]]:
-    """An index of input, with Tensors and lists as arrays (copied: what is recorded must not change), as one or two
-    that are applied one after the other. Raises TypeError for other types.
+    """Return an index of input as NumPy takes it: as one index, or as two that are applied one after the other.
 
-    PyTorch selects by ints first, and ignores a … of no dims. NumPy takes an int beside an array for an
-    array, and arrays with a … between them for apart."""
+    Tensors and lists become arrays, copied because what the graph keeps must not change. Raises TypeError for other
+    types. Two steps are needed where PyTorch and NumPy differ: PyTorch selects by ints first, and NumPy takes an int
+    beside an array for another array. PyTorch also ignores a … that stands for no dims; NumPy lets it separate
+    arrays."""
     if not isinstance(index, tuple):
         return [(index if type(index) in _PLAIN else _index_part(index),)]
     parts = tuple([part if type(part) in _PLAIN else _index_part(part) for part in index])
     if _ARRAYS.isdisjoint(map(type, parts)):
         return [parts]
     left = input.ndim - sum(map(_dims_of, parts))
-    if not left and sum(part is ... for part in parts) == 1:
+    if left == 0 and sum(part is ... for part in parts) == 1:
         parts = tuple([part for part in parts if part is not ...])
     if not any(type(part) is int for part in parts):
         return [parts]
@@ -83,7 +84,7 @@ def parsed_index(input: Any, index: Index) -> list[tuple[Any, ...]]:
 
 
 def _dims_of(part):
-    """How many dims of a tensor a part of an index covers, except …"""
+    """Return the number of dims that a part of an index covers; 0 for …"""
     if isinstance(part, np.ndarray):
         return part.ndim if part.dtype == bool else 1
     return 0 if part is None or part is ... or type(part) is bool else 1
@@ -94,6 +95,7 @@ _ARRAYS = {np.ndarray, bool}
 
 
 def _index_part(part):
+    """Return a part of an index as an int, a slice or an array. Raises TypeError for other types."""
     if isinstance(part, slice):
         if type(part.start) in _PLAIN and type(part.stop) in _PLAIN and type(part.step) in _PLAIN:
             return part
@@ -101,6 +103,8 @@ def _index_part(part):
     if isinstance(part, (int, np.integer)):
         return int(part)
     if isinstance(part, Value):
+        if part.dtype == np.uint8 and part.ndim:
+            raise TypeError("x[i] of a uint8 Tensor: write x[i.bool()] if it is a mask, x[i.long()] if it has indices")
         part = part.detach().numpy()
     elif isinstance(part, np.ndarray):
         part = dtypes.plain("an index", part)
@@ -115,12 +119,12 @@ def _index_part(part):
 
 
 def getitem(input: T, index: Index) -> T:
-    """x[index], basic or advanced as in PyTorch: ints, slices, None, …, and int or bool Tensors, arrays or lists. Of
-    x's dtype.
+    """Return x[index], as in PyTorch: ints, slices, None and …, which give a view, or int or bool Tensors, arrays or
+    lists, which give a copy. Of x's dtype.
 
-    Basic indexing, without the latter, gives a view. Raises IndexError for an index out of range or too many of them,
-    and TypeError for one of another type."""
-    if (y := _of_gpu(input, index)) is not None:
+    Raises IndexError for an index out of range or too many of them, and TypeError for another type."""
+    y = _getitem_on_gpu(input, index)
+    if y is not None:
         return y
     try:
         y = input
@@ -131,8 +135,10 @@ def getitem(input: T, index: Index) -> T:
         raise IndexError(f"{error} (shape {input.shape})") from None
 
 
-def _of_gpu(input, index):
-    """x[…] at an int Tensor of a GPU, perhaps after some `:`, or a mask, which stay there; None for other indices."""
+def _getitem_on_gpu(input, index):
+    """Return x[index] if index is a mask, or an int Tensor perhaps after some `:`, and both are on a GPU; else None.
+
+    Then the index stays on the GPU."""
     if input.device == "cpu" or (isinstance(index, tuple) and not index):
         return None
     *whole, last = index if isinstance(index, tuple) else (index,)
@@ -143,7 +149,7 @@ def _of_gpu(input, index):
         if whole or last.shape + rest != input.shape:
             return None
         on = last.storage.backend
-        places = last._wrap(on.flatnonzero(last.array), Storage(on))  # the host waits, to know how many they are
+        places = last._wrap(on.flatnonzero(last.array), Storage(on))  # the host waits for their number
         return looked_up(input.reshape(last.numel(), math.prod(rest)), places).reshape(*places.shape, *rest)
     if len(whole) >= input.ndim or any(type(part) is not slice or part != slice(None) for part in whole):
         return None
@@ -166,7 +172,7 @@ class Gather(Op):
         self.save_inputs(None, index)
         return self.backend.gather(x, dim, index)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         _, index = self.saved_inputs()
         return ScatterAdd.apply(dy, index, shape=self.shape, dim=self.dim), None
 
@@ -182,18 +188,18 @@ class ScatterAdd(Op):
         self.save_inputs(None, index)
         return self.backend.scatter_add(shape, dim, index, x)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         _, index = self.saved_inputs()
         return Gather.apply(dy, index, dim=self.dim), None
 
 
-def checked_index(name, index, n, ignored=None, wraps=False):
-    """index, an int Tensor whose values must be in [0, n) or `ignored`; or what a GPU takes in its place. wraps: on a
-    GPU those below 0 count from n. Raises IndexError; for a GPU's index when something next waits for the GPU."""
-    if not isinstance(index, Value) or index.dtype.kind not in "iu":
-        raise TypeError(f"{name}: index must be an int Tensor, got {getattr(index, 'dtype', type(index).__name__)}")
+def checked_index(name, index, n, ignored=None, wraps=False, argument="index"):
+    """Return index, an int Tensor whose values must be in [0, n) or equal to `ignored`.
 
-    if not n and index.numel() and ignored is None:  # 0, which a GPU reads in place of a wrong one, is not there
+    A GPU checks when the host next waits for it, and reads another Tensor that this returns. wraps: on a GPU, values
+    below 0 count from n. Raises IndexError for a wrong value, and TypeError unless index is an int Tensor."""
+    require_kind(name, argument, index, "iu")
+    if n == 0 and index.numel() and ignored is None:  # a GPU would read element 0 in place of a wrong one
         raise IndexError(f"{name}: an index is out of range for size 0")
 
     def check(values):
@@ -212,11 +218,11 @@ def checked_index(name, index, n, ignored=None, wraps=False):
 
 
 def gather(input: T, dim: int, index: T) -> T:
-    """y[i][j] = x[i][index[i][j]] for dim 1, and so on: of index's shape and x's dtype.
+    """Return y[i][j] = x[i][index[i][j]] for dim 1, and so on. Of index's shape and x's dtype.
 
-    index: an int Tensor with as many dims as x, at most as large as x in the dims other than dim; a number is a vector
-    of one. Raises IndexError for a place that x does not have, ValueError for another shape, and TypeError for an index
-    that is not an int Tensor."""
+    index: an int Tensor with as many dims as x, at most as large as x in the dims other than dim. A Tensor without dims
+    counts as a vector of one. Raises IndexError for a place that x does not have, ValueError for another shape, and
+    TypeError for an index that is not an int Tensor."""
     dim = one_dim("gather", input, dim)
     index = checked_index("gather", index, input.shape[dim] if input.ndim else 1)
     if 0 in (input.ndim, index.ndim):
@@ -229,8 +235,10 @@ def gather(input: T, dim: int, index: T) -> T:
 
 @composite(case((4, 3), 0, Fixed([2, 0, 2])), case((4, 3), 1, Fixed([1, 1])))
 def index_select(input: T, dim: int, index: T) -> T:
-    """The slices of x along dim named by index, an int Tensor (n,). A copy, of size n there. Raises IndexError for a
-    slice that x does not have, ValueError for other numbers of dims, and TypeError for another dtype of index."""
+    """Return a copy of the slices of x along dim that index, an int Tensor (n,), names; of size n along dim.
+
+    Raises IndexError for a slice that x does not have, ValueError for other numbers of dims, and TypeError for another
+    dtype of index."""
     dim = one_dim("index_select", input, dim)
     index = checked_index("index_select", index, input.shape[dim] if input.ndim else 1)
     if not input.ndim or index.ndim != 1:
@@ -240,7 +248,7 @@ def index_select(input: T, dim: int, index: T) -> T:
 
 @composite(case((3, 5), 1, 1, 3), case((3, 5), 0, -2, 2))
 def narrow(input: T, dim: int, start: int, length: int) -> T:
-    """`length` slices of x along dim from `start` on, as a view. Raises IndexError for slices that x does not have."""
+    """Return `length` slices of x along dim from `start`, a view. Raises IndexError for slices that x does not have."""
     dim = one_dim("narrow", input, dim)
     n = input.shape[dim] if input.ndim else 0
     first = start + n if start < 0 else start
@@ -250,8 +258,9 @@ def narrow(input: T, dim: int, start: int, length: int) -> T:
 
 
 def _places(name, x, dim, index, src):
-    """(dim, index, src) for scattering src, cut to index's shape, along dim of x."""
+    """Return (dim, index, src) for scattering src along dim of x, with src cut to index's shape."""
     dim = one_dim(name, x, dim)
+    as_tensor(name, index, "index")
     if x.ndim == 0 or x.ndim != index.ndim:
         raise ValueError(f"{name}: index of shape {index.shape} needs as many dims as x, of shape {x.shape}")
     if any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape)) if d != dim):
@@ -259,7 +268,7 @@ def _places(name, x, dim, index, src):
     index = checked_index(name, index, x.shape[dim])
     if not isinstance(src, Value):
         dtypes.check_holds(name, x.dtype, src)
-        return dim, index, expanded(x.constant(src).to(x.dtype), index.shape)
+        return dim, index, expanded(x.constant(dtypes.plain(name, src)).to(x.dtype), index.shape)
     if src.ndim != index.ndim or any(n > m for n, m in zip(index.shape, src.shape)):
         raise ValueError(f"{name}: index of shape {index.shape} is larger than src, of shape {src.shape}")
     if src.dtype != x.dtype:
@@ -268,15 +277,15 @@ def _places(name, x, dim, index, src):
 
 
 def _widened(y, shape):
-    """y padded with zeros (False) up to `shape`."""
+    """Return y padded with zeros, or False, up to `shape`."""
     widths = [n for d in reversed(range(y.ndim)) for n in (0, shape[d] - y.shape[d])]
     return pad(y, widths) if any(widths) else y
 
 
 def scatter_add(input: T, dim: int, index: T, src: T) -> T:
-    """x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on. A copy.
+    """Return a copy of x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on.
 
-    index, an int Tensor, and src, a number or a Tensor of x's dtype, have as many dims as x; index is at most as large
+    index: an int Tensor. src: a number or a Tensor of x's dtype. Both have as many dims as x; index is at most as large
     as src, and as x in the other dims. Raises IndexError for a place that x does not have, ValueError for other shapes,
     and TypeError for other dtypes."""
     dim, index, src = _places("scatter_add", input, dim, index, src)
@@ -288,8 +297,8 @@ def scatter_add(input: T, dim: int, index: T, src: T) -> T:
 def scatter(input: T, dim: int, index: T, src: Operand) -> T:
     """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
 
-    y[index[i][j]][j] = src[i][j] for dim 0, and so on; shapes, dtypes and errors are those of scatter_add. The places
-    are found on the host."""
+    y[index[i][j]][j] = src[i][j] for dim 0, and so on. Shapes, dtypes and errors are those of scatter_add. The host
+    finds the places."""
     dim, index, src = _places("scatter", input, dim, index, src)
     if index.numel() == 0:
         return input.clone()
@@ -303,8 +312,9 @@ def scatter(input: T, dim: int, index: T, src: Operand) -> T:
 
 @composite(case((3, 4)), case((2, 3, 4), offset=1, dim1=-1, dim2=0))
 def diagonal(input: T, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T:
-    """The elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for offset
-    0. Raises ValueError unless these are two dims."""
+    """Return the elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for
+    offset 0. Unlike in PyTorch it is no view: writing to it changes nothing else. Raises ValueError unless dim1 and
+    dim2 are two dims."""
     dim1, dim2 = one_dim("diagonal", input, dim1), one_dim("diagonal", input, dim2)
     if input.ndim < 2 or dim1 == dim2:
         raise ValueError(f"diagonal needs two dims, got {dim1} and {dim2} of shape {input.shape}")
@@ -319,8 +329,8 @@ def nonzero(input: T, as_tuple: Literal[False] = False) -> T: ...
 def nonzero(input: T, as_tuple: Literal[True]) -> tuple[T, ...]: ...
 @checked
 def nonzero(input: T, as_tuple: bool = False) -> T | tuple[T, ...]:
-    """Where x is not 0, int64 (n, ndim), row by row. as_tuple: an index for each dim, (n,), as x[…] takes them. On the
-    host."""
+    """Return the places where x is not 0, int64 (n, ndim), row by row. as_tuple: as a tuple of (n,), one for each dim,
+    which x[…] takes. Found on the host."""
     if as_tuple:
         return tuple(input.constant(places) for places in np.nonzero(np.atleast_1d(input.numpy(force=True))))
     return input.constant(np.argwhere(input.numpy(force=True)))
@@ -336,13 +346,13 @@ class Embedding(Op):
         self.save_inputs(None, index)
         return self.backend.take(weight, index)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         _, index = self.saved_inputs()
         return EmbeddingBackward.apply(dy, index, rows=self.rows), None
 
 
 class EmbeddingBackward(Op):
-    """dweight = zeros (rows, C) with dy (…, C) added at index (…);   ddy = the rows again"""
+    """dweight = zeros (rows, C) with dy (…, C) added at index (…);   ddy = the rows of ddw at index"""
 
     cases = [case((2, 4, 3), integers((2, 4), 5), rows=5)]
 
@@ -351,22 +361,22 @@ class EmbeddingBackward(Op):
         on = self.backend
         return on.take_add(rows, on.reshape(index, (index.size,)), on.reshape(dy, (index.size, dy.shape[-1])))
 
-    def backward(self, ddw):
+    def backward(self, ddw: Value):
         _, index = self.saved_inputs()
         return Embedding.apply(ddw, index), None
 
 
 @checked
 def embedding(input: T, weight: T, padding_idx: int | None = None) -> T:
-    """Rows of weight, (V, C), at the int Tensor input, (…) -> (…, C), of weight's dtype. padding_idx: a row that gets
-    no gradient.
+    """Return the rows of weight (V, C) that input, an int Tensor (…), names: (…, C), of weight's dtype. padding_idx: a
+    row that gets no gradient.
 
     Raises IndexError for a number outside of [0, V), TypeError for an input that is not an int Tensor, and ValueError
     for a weight that is not a matrix."""
-    if weight.ndim != 2:
+    if as_tensor("embedding", weight, "weight").ndim != 2:
         raise ValueError(f"embedding: weight must be (V, C), got shape {weight.shape}")
     V = weight.shape[0]
-    y = looked_up(weight, checked_index("embedding", input, V))
+    y = looked_up(weight, checked_index("embedding", input, V, argument="input"))
     if padding_idx is None:
         return y
     if not -V <= padding_idx < V:
@@ -375,24 +385,23 @@ def embedding(input: T, weight: T, padding_idx: int | None = None) -> T:
 
 
 def looked_up(weight, index):
-    """embedding() for indices that are in range by construction: they are not looked at on the host."""
+    """embedding() for indices that are in range by construction: they are not checked."""
     return Embedding.apply(weight, index)
 
 
-@composite(case((3, 4), booleans((3, 4)), 2.0), case((3, 4), booleans((4,)), -1.0))
+@composite(case((3, 4), booleans((3, 4)), 2.0), case((3, 4), booleans((4,)), -1.0), case((4,), booleans((2, 1)), 0.5))
 def masked_fill(input: T, mask: T, value: Operand) -> T:
-    """x with value, a number or a Tensor, where mask is True. mask: bool, broadcast to x. Of x's shape; dtypes are
+    """Return x with value, a number or a Tensor, where mask, a bool Tensor, is True. All are broadcast; dtypes are
     promoted.
 
-    Raises TypeError for a mask of another dtype, and ValueError for one that does not broadcast to x."""
-    if not isinstance(mask, Value) or mask.dtype.kind != "b":
-        raise TypeError(f"masked_fill: mask must be a bool Tensor, got {getattr(mask, 'dtype', type(mask).__name__)}")
-    expanded(mask, input.shape)  # raises where the mask is larger
+    Raises TypeError for a mask of another dtype, and ValueError for shapes that do not broadcast."""
+    require_kind("masked_fill", "mask", mask, "b")
+    check_broadcast("masked_fill", input, mask, value)
     return where(mask, value, input)
 
 
 class Triangle(Op):
-    """y = x below (lower) or above diagonal `k` of the last two dims, 0 elsewhere;   dx = the same of dy"""
+    """y = x below (lower) or above diagonal `k` of the last two dims, 0 elsewhere;   dx = the same part of dy"""
 
     cases = [case((3, 4), k=0, lower=True), case((2, 4, 3), k=1, lower=False)]
 
@@ -401,11 +410,12 @@ class Triangle(Op):
         rows, columns = on.from_numpy(np.arange(x.shape[-2])[:, None] + k), on.from_numpy(np.arange(x.shape[-1]))
         return on.where((on.ge if lower else on.le)(rows, columns), x, x.dtype.type(0))
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return Triangle.apply(dy, k=self.k, lower=self.lower)
 
 
 def _triangle(name, x, diagonal, lower):
+    """tril or triu, checked."""
     if x.ndim < 2:
         raise ValueError(f"{name} needs at least two dims, got shape {x.shape}")
     return Triangle.apply(x, k=diagonal, lower=lower)
@@ -413,13 +423,13 @@ def _triangle(name, x, diagonal, lower):
 
 @checked
 def tril(input: T, diagonal: int = 0) -> T:
-    """The lower triangle of the last two dims, up to `diagonal` (0: the main one), zeros above. A copy, of x's shape
-    and dtype. Raises ValueError for fewer than two dims."""
+    """Return the lower triangle of the last two dims, up to `diagonal` (0: the main one), with zeros above. A copy. Of
+    x's shape and dtype. Raises ValueError for fewer than two dims."""
     return _triangle("tril", input, diagonal, True)
 
 
 @checked
 def triu(input: T, diagonal: int = 0) -> T:
-    """The upper triangle of the last two dims, from `diagonal` (0: the main one), zeros below. A copy, of x's shape and
-    dtype. Raises ValueError for fewer than two dims."""
+    """Return the upper triangle of the last two dims, from `diagonal` (0: the main one), with zeros below. A copy. Of
+    x's shape and dtype. Raises ValueError for fewer than two dims."""
     return _triangle("triu", input, diagonal, False)

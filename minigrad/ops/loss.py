@@ -1,22 +1,23 @@
-"""Losses. All are composites but cross_entropy of class indices, which is an op.
+"""Losses. cross_entropy of class indices is an op; the others are composites.
 
-reduction: 'none' keeps the loss of each element, or of each target; 'sum' adds them up, to (); 'mean' is their mean,
-(). Any other raises ValueError; an input that holds no floats, TypeError; shapes that do not fit, ValueError."""
+reduction: 'none' returns the loss of each element, or of each target; 'sum' and 'mean' return a Tensor without dims.
+For all of them, another reduction or shapes that do not fit raise ValueError, and an input that holds no floats
+TypeError."""
 
 import numpy as np
 
 from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.arguments import checked
-from ..autograd.cases import Fixed, case, integers, positive, uniform
+from ..autograd.cases import Fixed, apart, case, integers, normal, positive, uniform
 from ..typing import T
-from .args import require_float
-from .elementwise import log1p
+from .args import as_tensor, require_float
+from .elementwise import absolute, log1p
 from .index import checked_index, looked_up
 from .movement import shaped
 from .select import where
 from .softmax import log_softmax
 
-__all__ = ["binary_cross_entropy_with_logits", "cross_entropy", "mse_loss", "nll_loss"]
+__all__ = ["binary_cross_entropy_with_logits", "cross_entropy", "l1_loss", "mse_loss", "nll_loss", "smooth_l1_loss"]
 
 REDUCTIONS = "none", "mean", "sum"
 
@@ -27,20 +28,19 @@ def _check_reduction(name, reduction):
 
 
 def _reduced(loss, reduction):
+    """Return the loss, its sum or its mean."""
     return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
 
 
 def _check_pair(name, input, target, reduction):
-    """Two Tensors of one shape. PyTorch broadcasts them, with a warning; (N, 1) beside (N,) would be N² losses."""
+    """Raise unless input and target are Tensors of one shape. Broadcasting (N, 1) beside (N,) would give N² losses."""
     _check_reduction(name, reduction)
     require_float(name, input)
     _check_target(name, target, input, input.shape)
 
 
 def _check_target(name, target, input, shape):
-    if not isinstance(target, Value):
-        raise TypeError(f"{name}: target must be a Tensor, got {type(target).__name__}")
-    if target.shape != shape:
+    if as_tensor(name, target, "target").shape != shape:
         raise ValueError(f"{name}: input of shape {input.shape} needs a target of shape {shape}, got {target.shape}")
 
 
@@ -49,13 +49,31 @@ def _check_target(name, target, input, shape):
 
 @composite(case((3, 4), (3, 4)), case((3, 4), (3, 4), reduction="none"))
 def mse_loss(input: T, target: T, *, reduction: str = "mean") -> T:
-    """(input - target)² of two Tensors of one shape.
+    """Return (input - target)² of two Tensors of one shape: their 'mean' or 'sum', (), or with 'none' all of them.
 
-    Gives a loss of that shape (reduction 'none'), or (), its 'mean' or 'sum'. Raises TypeError unless input holds
-    floats, and ValueError for different shapes or another reduction."""
+    Raises TypeError unless input holds floats, and ValueError for different shapes or another reduction."""
     _check_pair("mse_loss", input, target, reduction)
     difference = input - target
     return _reduced(difference * difference, reduction)
+
+
+@composite(case(apart((3, 4)), normal((3, 4))))
+def l1_loss(input: T, target: T, *, reduction: str = "mean") -> T:
+    """Return |input - target|. Shapes, reductions and errors are those of mse_loss."""
+    _check_pair("l1_loss", input, target, reduction)
+    return _reduced(absolute(input - target), reduction)
+
+
+@composite(case(apart((3, 4)), normal((3, 4))), case(apart((3, 4)), normal((3, 4)), reduction="sum", beta=0.3))
+def smooth_l1_loss(input: T, target: T, *, reduction: str = "mean", beta: float = 1.0) -> T:
+    """Return d² / (2 beta) where d = |input - target| < beta, else d - beta/2. The rest is as in mse_loss.
+
+    Raises ValueError unless beta > 0. Source: Girshick, "Fast R-CNN", 2015."""
+    _check_pair("smooth_l1_loss", input, target, reduction)
+    if not beta > 0:
+        raise ValueError(f"smooth_l1_loss: beta must be positive, got {beta}; l1_loss is its limit 0")
+    d = absolute(input - target)
+    return _reduced(where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta), reduction)
 
 
 _PROBABILITIES = uniform((3, 4), 0.05, 0.95)
@@ -65,10 +83,10 @@ _PROBABILITIES = uniform((3, 4), 0.05, 0.95)
 def binary_cross_entropy_with_logits(
     input: T, target: T, weight: T | None = None, *, reduction: str = "mean", pos_weight: T | None = None
 ) -> T:
-    """-(t ln p + (1 - t) ln(1 - p)), t the target and p = sigmoid(input), exact for any logit. Both of one shape.
+    """Return -(t ln p + (1 - t) ln(1 - p)), t the target and p = sigmoid(input), without overflow for any logit.
 
-    weight: factors of the losses, pos_weight: of the part where the target is 1. Tensors or numbers, broadcast to
-    input. Result and errors are those of mse_loss."""
+    input and target have one shape. weight multiplies the losses, pos_weight their part t ln p: Tensors or numbers,
+    broadcast to input. Reductions and errors are those of mse_loss."""
     _check_pair("binary_cross_entropy_with_logits", input, target, reduction)
     ones = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
     below = input < 0
@@ -84,7 +102,7 @@ def binary_cross_entropy_with_logits(
 
 
 def _classes(name, input, target, weight, ignore_index):
-    """(input (n, V), target (n,), weight or None), checked, of input (N, V), (V,) or (N, V, d1, …)."""
+    """Return (input (n, V), target (n,), weight or None), checked, for an input (N, V), (V,) or (N, V, d1, …)."""
     require_float(name, input, weight)
     class_dim = 0 if input.ndim == 1 else 1
     if input.ndim == 0:
@@ -101,6 +119,7 @@ def _classes(name, input, target, weight, ignore_index):
 
 
 def _classes_last(x, class_dim):
+    """Return x with the dim of classes as its last."""
     return x.permute(*(d for d in range(x.ndim) if d != class_dim), class_dim)
 
 
@@ -111,19 +130,19 @@ def _check_weight(name, weight, V):
 
 @composite(case((4, 5), Fixed([2, -100, 0, 4])), case((2, 3, 4), integers((2, 4), 3), positive((3,)), reduction="none"))
 def nll_loss(input: T, target: T, weight: T | None = None, *, ignore_index: int = -100, reduction: str = "mean") -> T:
-    """-input[target]: the loss of log-probabilities, such as log_softmax gives, for class indices.
+    """Return -input[target], the loss of log-probabilities such as those of log_softmax, for class indices.
 
-    Shapes, results, ignore_index and errors as in cross_entropy. weight (V,): factors of the classes; 'mean' divides by
-    their sum over the targets."""
+    Shapes, reductions, ignore_index and errors are those of cross_entropy. weight (V,): factors of the classes; 'mean'
+    divides by the sum of the factors of the targets."""
     _check_reduction("nll_loss", reduction)
     shape = target.shape if isinstance(target, Value) else None
     input, target, weight = _classes("nll_loss", input, target, weight, ignore_index)
-    loss, factors = _picked(input, target, weight, ignore_index)
+    loss, factors = _nll(input, target, weight, ignore_index)
     return _weighted(shaped(loss, shape), factors, reduction)
 
 
-def _picked(log_p, target, weight, ignore_index):
-    """(losses (n,), factors (n,)) of log_p (n, V): both 0 where target is ignore_index."""
+def _nll(log_p, target, weight, ignore_index):
+    """Return (losses (n,), factors (n,)) for log_p (n, V). Both are 0 where target is ignore_index."""
     kept = target != ignore_index
     label = where(kept, target, 0)  # 0 is in range too
     n, V = log_p.shape
@@ -135,7 +154,7 @@ def _picked(log_p, target, weight, ignore_index):
 
 
 def _weighted(loss, factors, reduction):
-    """The mean is weighted: NaN if the factors are all 0."""
+    """Return the reduced loss, whose mean is Σ loss / Σ factors: NaN if the factors are all 0."""
     return loss.sum() / factors.sum() if reduction == "mean" else _reduced(loss, reduction)
 
 
@@ -156,14 +175,14 @@ class CrossEntropy(Op):
         self.save(p)
         return loss
 
-    def backward(self, dloss):
+    def backward(self, dloss: Value):
         logits, target = self.saved_inputs()
         (p,) = self.saved()
         return CrossEntropyBackward.apply(dloss, logits, target, p, **self.params), None
 
 
 class CrossEntropyBackward(FormulaOp):
-    """dlogits = (p - q) dloss. p = softmax(logits) comes from the forward; None: computed again."""
+    """dlogits = (p - q) dloss. p = softmax(logits) comes from the forward; it is computed again if it is None."""
 
     cases = [case((4,), (4, 5), Fixed([2, -100, 0, 4]), None, ignore_index=-100, label_smoothing=0.1)]
     from_forward = (3,)
@@ -189,15 +208,16 @@ def cross_entropy(
     input: T, target: T, weight: T | None = None, *, ignore_index: int = -100, reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> T:  # fmt: skip
-    """Cross-entropy of logits against class indices or class probabilities.
+    """Return the cross-entropy of logits against class indices or class probabilities.
 
-    input (N, V), (V,) or (N, V, d1, …), float. target: ints (N,), () or (N, d1, …); or floats of input's shape, whose
-    entries along the dim of classes are probabilities. weight (V,): factors of the classes. reduction 'none' gives a
-    loss per target; 'sum' a number; 'mean' the sum, divided by the number of targets other than ignore_index, or by the
-    sum of their weights (NaN if there is none), or, for probabilities, by their number.
+    input: logits (N, V), (V,) or (N, V, d1, …), float. target: class indices (N,), () or (N, d1, …), or probabilities:
+    floats of input's shape. weight (V,): factors of the classes. label_smoothing: the part of each target that is
+    spread over all classes.
 
-    label_smoothing: the part of each target that is spread over all classes. Raises TypeError for other dtypes,
-    ValueError for other shapes or options, and IndexError for a class outside of [0, V)."""
+    reduction 'none' gives a loss for each target, and 'sum' adds them. 'mean' divides the sum by the number of targets
+    other than ignore_index, or by the sum of their weights; NaN if there is none. For probabilities it divides by the
+    number of losses. Raises TypeError for other dtypes, ValueError for other shapes or options, and IndexError for a
+    class outside of [0, V)."""
     require_float("cross_entropy", input, weight)
     _check_reduction("cross_entropy", reduction)
     if not 0 <= label_smoothing <= 1:
@@ -208,7 +228,7 @@ def cross_entropy(
     input, target, weight = _classes("cross_entropy", input, target, weight, ignore_index)
     if weight is not None:
         log_p = log_softmax(input, 1)
-        loss, factors = _picked(log_p, target, weight, ignore_index)
+        loss, factors = _nll(log_p, target, weight, ignore_index)
         if label_smoothing:
             even = where(target != ignore_index, -(log_p * weight).sum(1), 0.0)
             loss = loss * (1 - label_smoothing) + even * (label_smoothing / max(input.shape[1], 1))
@@ -218,7 +238,7 @@ def cross_entropy(
         return shaped(loss, shape)
     if reduction == "sum":
         return loss.sum()
-    if target.device != "cpu":  # nothing waits; 0 gives NaN here: 0 times infinity
+    if target.device != "cpu":  # the host must not wait for the count; without targets this is 0 times ∞, NaN
         n = (target != ignore_index).sum().double()
         return loss.sum() * (1 / n).to(loss.dtype)
     n = int((target._host() != ignore_index).sum())
@@ -226,7 +246,7 @@ def cross_entropy(
 
 
 def _soft_cross_entropy(input, q, weight, reduction, label_smoothing):
-    """-Σ_c w_c q_c ln p_c, with q the probabilities, of a share label_smoothing made even."""
+    """Return -Σ_c w_c q_c ln p_c, with q the probabilities, smoothed: (1 - label_smoothing) q + label_smoothing / V."""
     class_dim = 0 if input.ndim == 1 else 1
     V = input.shape[class_dim]
     _check_weight("cross_entropy", weight, V)

@@ -4,13 +4,14 @@ import math
 import string
 
 from ..autograd import FormulaOp, Op, Value, composite
+from ..autograd.arguments import checked
 from ..autograd.cases import case
 from ..typing import Array, T
-from .args import promoted, refuse_bools, require_float
+from .args import as_tensor, promoted, refuse_bools, require_float
 from .index import diagonal
 from .movement import alias, expanded, permute, permuted, reshape, shaped, unsqueeze
 
-__all__ = ["bmm", "einsum", "matmul", "outer"]
+__all__ = ["bmm", "einsum", "matmul", "mm", "outer"]
 
 
 class Matmul(Op):
@@ -24,7 +25,7 @@ class Matmul(Op):
         self.save_inputs(a if self.needs[1] else None, b if self.needs[0] else None)
         return self.backend.matmul(a, b)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         a, b = self.saved_inputs()
         da = Matmul.apply(dy, b.mT) if self.needs[0] else None
         db = Matmul.apply(a.mT, dy) if self.needs[1] else None
@@ -32,14 +33,15 @@ class Matmul(Op):
 
 
 def matmul(input: T, other: T | Array) -> T:
-    """The matrix product x @ other, as in NumPy and PyTorch: (…, n, k) @ (…, k, m) -> (…, n, m).
+    """Return the matrix product x @ other, as in NumPy and PyTorch: (…, n, k) @ (…, k, m) -> (…, n, m).
 
-    Leading dims are batches and broadcast; a 1-d x is a row, a 1-d other a column, and the dim of size 1 that they
-    bring is dropped again. Floats or ints, promoted. Raises ValueError for sizes that do not fit and for numbers, and
-    TypeError for bools."""
+    Leading dims are batches and broadcast. A 1-d x is a row, a 1-d other a column; the dim of size 1 that this adds is
+    dropped again. Floats or ints, promoted. Raises ValueError for sizes that do not fit and for operands without dims,
+    and TypeError for bools."""
     a, b = promoted("matmul", input, other)
-    if not (isinstance(a, Value) and isinstance(b, Value)) or a.ndim == 0 or b.ndim == 0:
-        raise ValueError("matmul needs two tensors of at least one dim; use * to scale")
+    for x in (a, b):
+        if not isinstance(x, Value) or x.ndim == 0:
+            raise ValueError("matmul needs two Tensors of at least one dim; to scale, use *")
     if a.shape[-1] != b.shape[-2:][0]:
         raise ValueError(f"matmul: inner sizes of {a.shape} and {b.shape} differ, {a.shape[-1]} and {b.shape[-2:][0]}")
     if a.ndim == 1:
@@ -56,9 +58,17 @@ def matmul(input: T, other: T | Array) -> T:
         raise ValueError(f"matmul: batch dims of {a.shape} and {b.shape} do not broadcast") from error
 
 
+@composite(case((3, 4), (4, 5)))
+def mm(input: T, mat2: T) -> T:
+    """Return (n, k) @ (k, m): (n, m), promoted. Raises ValueError for other numbers of dims: matmul takes them."""
+    if not input.ndim == mat2.ndim == 2:
+        raise ValueError(f"mm is of two matrices, got shapes {input.shape} and {mat2.shape}; use matmul")
+    return matmul(input, mat2)
+
+
 @composite(case((2, 3, 4), (2, 4, 5)))
 def bmm(input: T, mat2: T) -> T:
-    """(B, n, k) @ (B, k, m) -> (B, n, m), promoted. Raises ValueError for other shapes."""
+    """Return (B, n, k) @ (B, k, m): (B, n, m), promoted. Raises ValueError for other shapes."""
     if not input.ndim == mat2.ndim == 3 or input.shape[0] != mat2.shape[0]:
         raise ValueError(f"bmm is of (B, n, k) and (B, k, m), got {input.shape} and {mat2.shape}; matmul broadcasts")
     return matmul(input, mat2)
@@ -66,7 +76,7 @@ def bmm(input: T, mat2: T) -> T:
 
 @composite(case((3,), (4,)))
 def outer(input: T, vec2: T) -> T:
-    """y_ij = x_i vec2_j: (n,), (m,) -> (n, m), promoted. Raises ValueError for other numbers of dims."""
+    """Return y_ij = x_i vec2_j: (n, m) of (n,) and (m,), promoted. Raises ValueError for other numbers of dims."""
     if not input.ndim == vec2.ndim == 1:
         raise ValueError(f"outer is of two vectors, got shapes {input.shape} and {vec2.shape}")
     return unsqueeze(input, 1) * vec2
@@ -86,7 +96,7 @@ class Linear(Op):
         self.save_inputs(x if self.needs[1] else None, weight if self.needs[0] else None)
         return self.backend.linear(x, weight, bias)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         x, weight = self.saved_inputs()
         return LinearBackward.apply(dy, x, weight, wanted=self.needs)
 
@@ -100,10 +110,6 @@ class LinearBackward(FormulaOp):
         case((3, 5), None, (5, 4), wanted=(True, False, True)),
     ]
 
-    def forward(self, dy, x, weight, wanted):
-        self.save_inputs(dy, x, weight)
-        return self.backend.linear_backward(dy, x, weight, wanted)
-
     @staticmethod
     def formula(dy, x, weight, wanted):
         rows = shaped(dy, (math.prod(dy.shape[:-1]), dy.shape[-1]))
@@ -112,10 +118,11 @@ class LinearBackward(FormulaOp):
         return dx, dweight, rows.sum(0) if wanted[2] else None
 
 
+@checked
 def linear(input: T, weight: T, bias: T | None = None) -> T:
-    """input (…, k) @ weight (m, k)ᵀ + bias (m,) -> (…, m). Raises ValueError for other sizes, and TypeError unless all
-    are floats of one dtype."""
-    require_float("linear", input)
+    """Return input (…, k) @ weight (m, k)ᵀ + bias (m,): (…, m). Raises ValueError for other sizes, and TypeError unless
+    all are floats of one dtype."""
+    require_float("linear", input, weight, bias)
     shape = weight.shape
     if len(shape) != 2 or input.shape[-1:] != shape[1:]:
         raise ValueError(f"linear: input of shape {input.shape} does not fit weight of shape {shape} (out, in)")
@@ -144,25 +151,27 @@ def einsum(equation: str, *operands: T | Array) -> T:
     """Einstein summation as in NumPy and PyTorch: letters, '...', ',' and '->', repeated letters for diagonals.
 
     "ij,jk->ik" of (n, k) and (k, m) is (n, m); without '->' the result has the letters that occur once, in alphabetical
-    order. Operands, Tensors or arrays, are promoted, and contracted from left to right; each pair becomes one batched
-    matmul. Raises ValueError for an equation that cannot be read, or does not fit the shapes."""
+    order. Operands are Tensors or arrays. They are promoted, and contracted from left to right: each pair becomes one
+    batched matmul. Raises ValueError for an equation that cannot be read or does not fit the shapes."""
     if not isinstance(equation, str):
         raise TypeError(f"einsum: equation must be a str, got {type(equation).__name__}")
     xs = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
+    xs = [as_tensor("einsum", x, "operand") for x in promoted("einsum", *xs)]
     terms, output = _letters(equation, [x.shape for x in xs])
-    xs = promoted("einsum", *xs)
     sizes = _sizes(equation, terms, xs)
     pairs = [_diagonals(x, term) for x, term in zip(xs, terms)]
     while len(pairs) > 1:
         kept = output + "".join(term for _, term in pairs[2:])
-        pairs[:2] = [_product(*pairs[0], *pairs[1], kept, sizes)]
-    x, term = _summed(*pairs[0], output)
+        (a, a_term), (b, b_term) = pairs[:2]
+        pairs[:2] = [_product(a, a_term, b, b_term, kept, sizes)]
+    x, term = pairs[0]
+    x, term = _summed(x, term, output)
     y = permute(x, [term.index(c) for c in output]) if term else alias(x)
     return expanded(y, tuple(sizes[c] for c in output))
 
 
 def _letters(equation, shapes):
-    """A letter for each dim of each operand, and of the output, as strings. '...' becomes letters that are not used."""
+    """Return ([the letters of each operand's dims], the output's letters). '...' becomes letters that are not used."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     texts = left.split(",")
     if len(texts) != len(shapes):
@@ -187,6 +196,7 @@ def _letters(equation, shapes):
 
 
 def _sizes(equation, terms, xs):
+    """Return {letter: size}."""
     sizes = {}
     for term, x in zip(terms, xs):
         for c, n in zip(term, x.shape):
@@ -198,7 +208,7 @@ def _sizes(equation, terms, xs):
 
 
 def _diagonals(x, term):
-    """x and its letters, each once: of a repeated one, the diagonal."""
+    """Return x and its letters, each once: two dims of one letter become their diagonal."""
     for c in dict.fromkeys(term):
         while term.count(c) > 1:
             i, j = term.index(c), term.rindex(c)
@@ -209,26 +219,30 @@ def _diagonals(x, term):
 
 
 def _summed(x, term, kept):
-    """x summed over the letters that are not kept, and those that are."""
-    gone = tuple(i for i, c in enumerate(term) if c not in kept)
-    return (x.sum(gone), "".join(c for c in term if c in kept)) if gone else (x, term)
+    """Return x summed over the letters that are not in `kept`, and its other letters."""
+    dropped = tuple(i for i, c in enumerate(term) if c not in kept)
+    return (x.sum(dropped), "".join(c for c in term if c in kept)) if dropped else (x, term)
 
 
-def _product(a, of_a, b, of_b, kept, sizes):
-    """Two operands as one batched matmul: letters kept of both are batches, kept of one rows or columns, the rest is
-    summed over. Returns the product and its letters."""
-    a, of_a = _summed(a, of_a, of_b + kept)
-    b, of_b = _summed(b, of_b, of_a + kept)
-    batch = "".join(c for c in of_a if c in of_b and c in kept)
-    inner = "".join(c for c in of_a if c in of_b and c not in kept)
-    rows, columns = "".join(c for c in of_a if c not in of_b), "".join(c for c in of_b if c not in of_a)
-    y = Matmul.apply(_grouped(a, of_a, (batch, rows, inner), sizes), _grouped(b, of_b, (batch, inner, columns), sizes))
+def _product(a, a_term, b, b_term, kept, sizes):
+    """Return the product of two operands, as one batched matmul, and its letters.
+
+    Letters of both that are in `kept` are batches; those of one operand are its rows or columns; the rest is summed."""
+    a, a_term = _summed(a, a_term, b_term + kept)
+    b, b_term = _summed(b, b_term, a_term + kept)
+    batch = "".join(c for c in a_term if c in b_term and c in kept)
+    inner = "".join(c for c in a_term if c in b_term and c not in kept)
+    rows = "".join(c for c in a_term if c not in b_term)
+    columns = "".join(c for c in b_term if c not in a_term)
+    y = Matmul.apply(
+        _grouped(a, a_term, (batch, rows, inner), sizes), _grouped(b, b_term, (batch, inner, columns), sizes)
+    )
     letters = batch + rows + columns
     return shaped(y, tuple(sizes[c] for c in letters)), letters
 
 
 def _grouped(x, term, groups, sizes):
-    """x with a dim for each group of letters, in which sizes of 1 are broadcast."""
+    """Return x with one dim for each group of letters. Dims of size 1 are broadcast to the letter's size."""
     x = expanded(x, tuple(sizes[c] for c in term))
     x = permuted(x, tuple(term.index(c) for group in groups for c in group))
     return shaped(x, tuple(math.prod(sizes[c] for c in group) for group in groups))

@@ -1,13 +1,13 @@
-"""Ops that move elements and compute nothing. Where NumPy gives a view, so do they; views share one version.
+"""Ops that move elements and compute nothing. They return views where NumPy does; views share one version counter.
 
-A view is a value of its own in the graph, with its own gradient and hooks, even if it has the same shape as x. Inside
-other ops, where the value is not visible, `shaped`, `permuted` and `expanded` save that step."""
+A view is a value of its own in the graph, with its own gradient and hooks, even if it has the same shape as x. Where
+nobody sees that value, as in a backward, `shaped`, `permuted` and `expanded` return x itself if nothing changes."""
 
 import math
 from collections.abc import Sequence
 
 from ..autograd import Op, Value, composite
-from ..autograd.arguments import checked
+from ..autograd.arguments import checked, no_tensor
 from ..autograd.cases import case
 from ..backend.launch.movement import has_view
 from ..dtypes import check_holds
@@ -15,8 +15,8 @@ from ..typing import Dims, Size, T
 from .args import SEVERAL, many_dims, one_dim, promoted, shape_of
 
 __all__ = [
-    "cat", "chunk", "clone", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll", "split", "squeeze",
-    "stack", "t", "transpose", "unbind", "unsqueeze",
+    "cat", "chunk", "clone", "concat", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll", "split",
+    "squeeze", "stack", "t", "transpose", "unbind", "unsqueeze",
 ]  # fmt: skip
 
 
@@ -28,12 +28,12 @@ class Alias(Op):
     def forward(self, x):
         return x
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return dy
 
 
 def alias(input: T) -> T:
-    """x as a new value in the graph, with the same memory, shape and dtype."""
+    """Return x as a new value in the graph, with the same memory, shape and dtype."""
     return Alias.apply(input)
 
 
@@ -45,17 +45,17 @@ class Clone(Op):
     def forward(self, x):
         return self.backend.copy(x)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return dy
 
 
 def clone(input: T) -> T:
-    """A copy of x, contiguous and with memory of its own. Of x's shape and dtype; gradients flow through."""
+    """Return a contiguous copy of x with memory of its own. Of x's shape and dtype; gradients flow through."""
     return Clone.apply(input)
 
 
 def contiguous(input: T) -> T:
-    """x if it is row-major already, else a copy, of x's shape and dtype."""
+    """Return x if it is contiguous, else a contiguous copy."""
     return input if input.is_contiguous() else Clone.apply(input)
 
 
@@ -68,23 +68,25 @@ class Reshape(Op):
         self.shape_before = x.shape
         return self.backend.reshape(x, shape)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return shaped(dy, self.shape_before)
 
 
 def reshape(input: T, *shape: Size) -> T:
-    """x in another shape of the same size; one size may be -1. A view where the memory layout allows, else a copy.
-    Raises ValueError for another size."""
+    """Return x in another shape with as many elements; one size may be -1. A view if the memory layout allows, else a
+    copy. Raises ValueError for another number of elements."""
     return Reshape.apply(input, shape=_shape_for("reshape", input, shape))
 
 
 def shaped(x, shape):
-    """x in another shape of the same size; x itself if it has that shape. Unchecked."""
+    """Return x in another shape with as many elements, unchecked; x itself if it has that shape."""
     return x if x.shape == shape else Reshape.apply(x, shape=shape)
 
 
 def _shape_for(name, x, sizes):
-    """The shape that f(x, *sizes) means, of which one size may be -1."""
+    """Return the shape that f(x, *sizes) asks for; one size may be -1."""
+    if not isinstance(x, Value):
+        raise no_tensor(name, "input", x)
     shape = shape_of(name, sizes)
     if -1 in shape:
         known = math.prod(size for size in shape if size != -1)
@@ -97,8 +99,8 @@ def _shape_for(name, x, sizes):
 
 
 def view(input: T, *shape: Size) -> T:
-    """Like reshape, but never a copy: raises RuntimeError where the memory layout does not allow a view of that shape,
-    and ValueError for another size."""
+    """Like reshape, but never a copy. Raises RuntimeError if the memory layout does not allow a view of that shape, and
+    ValueError for another number of elements."""
     shape = _shape_for("view", input, shape)
     if not has_view(input.shape, input.array.strides, shape):
         raise RuntimeError(f"view: the strides of this {input.shape} allow no view of shape {shape}; use reshape")
@@ -107,7 +109,7 @@ def view(input: T, *shape: Size) -> T:
 
 @composite(case((2, 3, 4)), case((2, 3, 4), start_dim=1), case(()))
 def flatten(input: T, start_dim: int = 0, end_dim: int = -1) -> T:
-    """x with the dims start_dim to end_dim (inclusive) merged into one. Of no dims, (1,). A view where the memory
+    """Return x with the dims start_dim to end_dim (inclusive) merged into one; without dims, (1,). A view if the memory
     layout allows, else a copy. Raises ValueError if end_dim comes first."""
     start, end = one_dim("flatten", input, start_dim), one_dim("flatten", input, end_dim)
     if start > end:
@@ -117,14 +119,15 @@ def flatten(input: T, start_dim: int = 0, end_dim: int = -1) -> T:
 
 @composite(case((2, 1, 3, 1)), case((2, 1, 3, 1), dim=1), case((2, 3), dim=0))
 def squeeze(input: T, dim: Dims = None) -> T:
-    """x without its dims of size 1, or without those of `dim` (one or several) that have size 1. A view."""
+    """Return x without its dims of size 1; with `dim` (one or several), without those of them. A view."""
     dims = many_dims("squeeze", input, dim) if dim != () else ()
     return reshape(input, tuple(n for d, n in enumerate(input.shape) if n != 1 or d not in dims))
 
 
 @composite(case((2, 3), dim=1), case((), dim=-1))
 def unsqueeze(input: T, dim: int) -> T:
-    """x with a new dim of size 1 at position dim. From -ndim - 1 to ndim; a view. Raises IndexError for another dim."""
+    """Return x with a new dim of size 1 at position dim, from -ndim - 1 to ndim. A view. Raises IndexError for
+    others."""
     dim = one_dim("unsqueeze", input, dim, new=1)
     return reshape(input, *input.shape[:dim], 1, *input.shape[dim:])
 
@@ -137,7 +140,7 @@ class Permute(Op):
     def forward(self, x, dims):
         return self.backend.permute(x, dims)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         inverse = [0] * len(self.dims)
         for position, d in enumerate(self.dims):
             inverse[d] = position
@@ -145,22 +148,24 @@ class Permute(Op):
 
 
 def permute(input: T, dims: Size = (), *more: int) -> T:
-    """x with its dims reordered: dim i of the result is dim dims[i] of x. A view. Raises ValueError unless each dim is
-    named once."""
-    dims = shape_of("permute", (dims, *more))
-    order = tuple(one_dim("permute", input, d) for d in dims)
+    """Return x with its dims in another order: dim i of the result is dim dims[i] of x. A view. Raises ValueError
+    unless each dim is named once."""
+    named = shape_of("permute", (dims, *more))
+    order = tuple(one_dim("permute", input, d) for d in named)
     if sorted(order) != list(range(input.ndim)):
-        raise ValueError(f"permute: {dims} does not name each dim of shape {input.shape} once")
+        raise ValueError(f"permute: {named} does not name each dim of shape {input.shape} once")
     return Permute.apply(input, dims=order)
 
 
 def permuted(x, dims):
-    """x with its dims in that order; x itself if they are. Unchecked."""
+    """Return x with its dims in that order, unchecked; x itself if they are in that order."""
     return x if dims == tuple(range(len(dims))) else Permute.apply(x, dims=dims)
 
 
 def transpose(input: T, dim0: int, dim1: int) -> T:
-    """x with the dims dim0 and dim1 exchanged. A view."""
+    """Return x with the dims dim0 and dim1 exchanged. A view."""
+    if not isinstance(input, Value):
+        raise no_tensor("transpose", "input", input)
     order = list(range(input.ndim))
     if input.ndim:
         a, b = one_dim("transpose", input, dim0), one_dim("transpose", input, dim1)
@@ -170,8 +175,8 @@ def transpose(input: T, dim0: int, dim1: int) -> T:
 
 @composite(case((3, 4)), case((3,)))
 def t(input: T) -> T:
-    """The transpose of a matrix, as a view; x itself, as a view, if it has fewer dims. Raises ValueError if it has
-    more."""
+    """Return the transpose of a matrix; a Tensor of fewer dims stays as it is. A view. Raises ValueError for more
+    dims."""
     if input.ndim > 2:
         raise ValueError(f"t is of at most two dims, got shape {input.shape}; use .mT or transpose(dim0, dim1)")
     return permute(input, tuple(range(input.ndim))[::-1])
@@ -184,26 +189,26 @@ class Expand(Op):
     broadcasts = True
 
     def forward(self, x, shape):
-        return x if shape == x.shape else self.backend.expand(x, shape)  # x's own memory can be written to
+        return x if shape == x.shape else self.backend.expand(x, shape)  # x itself stays writeable
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return dy
 
 
 def expand(input: T, *shape: Size) -> T:
-    """x broadcast to a shape without a copy; -1 keeps a size. The result is read-only, unless it has x's shape. Raises
-    ValueError if x does not broadcast to it."""
-    shape = shape_of("expand", shape)
-    extra = len(shape) - input.ndim
-    full = tuple(input.shape[d - extra] if n == -1 and d >= extra else n for d, n in enumerate(shape))
+    """Return x broadcast to a shape, without a copy; -1 keeps a size. The result is read-only, unless it has x's shape.
+    Raises ValueError if x does not broadcast to it."""
+    sizes = shape_of("expand", shape)
+    extra = len(sizes) - input.ndim
+    full = tuple(input.shape[d - extra] if n == -1 and d >= extra else n for d, n in enumerate(sizes))
     fits = extra >= 0 and min(full, default=0) >= 0
     if not fits or any(a not in (1, b) for a, b in zip(input.shape, full[extra:])):
-        raise ValueError(f"expand: shape {input.shape} does not broadcast to {shape}")
+        raise ValueError(f"expand: shape {input.shape} does not broadcast to {sizes}")
     return Expand.apply(input, shape=full)
 
 
 def expanded(x, shape):
-    """x broadcast to shape; x itself if it has that shape."""
+    """Return x broadcast to shape; x itself if it has that shape."""
     return x if x.shape == shape else expand(x, shape)
 
 
@@ -216,14 +221,14 @@ class Flip(Op):
         steps = [slice(None, None, -1 if d in dims else 1) for d in range(x.ndim)]
         return self.backend.copy(self.backend.getitem(x, (*steps, ...)))
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return Flip.apply(dy, dims=self.dims)
 
 
 def flip(input: T, dims: Size = (), *more: int) -> T:
-    """A copy of x reversed along dims. Of x's shape: x.flip(0, 1) or flip((0, 1))."""
-    dims = shape_of("flip", (dims, *more))
-    return Flip.apply(input, dims=many_dims("flip", input, dims) if dims else ())
+    """Return a copy of x reversed along dims: x.flip(0, 1) or x.flip((0, 1)). Of x's shape and dtype."""
+    several = shape_of("flip", (dims, *more))
+    return Flip.apply(input, dims=many_dims("flip", input, several) if several else ())
 
 
 class Cat(Op):
@@ -235,7 +240,7 @@ class Cat(Op):
         self.sizes = [x.shape[dim] for x in xs]
         return self.backend.cat(xs, dim)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         if len(self.sizes) == 1:
             return dy
         return Split.apply(dy, sizes=tuple(self.sizes), dim=self.dim)
@@ -243,11 +248,12 @@ class Cat(Op):
 
 @checked
 def cat(tensors: Sequence[T], dim: int = 0) -> T:
-    """Tensors one after the other along dim; the other sizes must agree, but those of shape (0,) are left out. Dtypes
-    are promoted. Raises ValueError if sizes do not agree, and TypeError for no Tensors."""
+    """Return Tensors one after the other along dim, in which alone their sizes may differ. Dtypes are promoted.
+
+    Tensors of shape (0,) are left out. Raises ValueError if other sizes differ, and TypeError for no Tensors."""
     xs = promoted("cat", *_several("cat", tensors))
     if any(x.ndim != 1 for x in xs):
-        xs = [x for x in xs if x.shape != (0,)]  # joins anything in PyTorch, and is how loops begin to collect
+        xs = [x for x in xs if x.shape != (0,)]  # a loop that collects begins with tensor([]), and PyTorch allows that
     dim = one_dim("cat", xs[0], dim)
     rest = {x.shape[:dim] + x.shape[dim + 1 :] if x.ndim > dim else None for x in xs}
     if xs[0].ndim == 0:
@@ -257,7 +263,11 @@ def cat(tensors: Sequence[T], dim: int = 0) -> T:
     return Cat.apply(*xs, dim=dim)
 
 
+concat = cat
+
+
 def _several(name, tensors):
+    """Return tensors. Raises TypeError for a Tensor in place of a list."""
     if isinstance(tensors, Value):
         raise TypeError(f"{name} takes a list of Tensors: {name}([a, b], dim)")
     return tensors
@@ -271,14 +281,14 @@ class Stack(Op):
     def forward(self, *xs, dim):
         return self.backend.stack(xs, dim)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return Unbind.apply(dy, dim=self.dim)
 
 
 @checked
 def stack(tensors: Sequence[T], dim: int = 0) -> T:
-    """Tensors of one shape, side by side along a new dim. Its size is their number, its position dim. Dtypes are
-    promoted. Raises ValueError for different shapes, and TypeError for no Tensors."""
+    """Return Tensors of one shape side by side along a new dim, at position dim. Dtypes are promoted. Raises ValueError
+    for different shapes, and TypeError for no Tensors."""
     xs = promoted("stack", *_several("stack", tensors))
     if len({x.shape for x in xs}) != 1:
         raise ValueError(f"stack needs tensors of one shape, got {[x.shape for x in xs]}")
@@ -294,13 +304,13 @@ class Unbind(Op):
         before = (slice(None),) * dim
         return tuple(self.backend.getitem(x, (*before, i)) for i in range(x.shape[dim]))
 
-    def backward(self, *dys):
+    def backward(self, *dys: Value):
         return Stack.apply(*dys, dim=self.dim)
 
 
 @checked
 def unbind(input: T, dim: int = 0) -> tuple[T, ...]:
-    """The slices along dim, as views without that dim. A tuple. Raises ValueError for a Tensor of no dims."""
+    """Return a tuple of the slices along dim, views without that dim. Raises ValueError for a Tensor without dims."""
     dim = one_dim("unbind", input, dim)
     if input.ndim == 0:
         raise ValueError("unbind of a 0-d tensor")
@@ -319,20 +329,21 @@ class Split(Op):
             start += size
         return tuple(parts)
 
-    def backward(self, *dys):
+    def backward(self, *dys: Value):
         return Cat.apply(*dys, dim=self.dim)
 
 
 @checked
 def split(tensor: T, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[T, ...]:
-    """Consecutive views along dim: of a size (the last may be smaller), or of a list of sizes. A tuple. Raises
-    ValueError for sizes that do not add up."""
+    """Return a tuple of consecutive views along dim: of one size (the last may be smaller), or of a list of sizes.
+    Raises ValueError for sizes that do not add up."""
     dim, sizes = one_dim("split", tensor, dim), shape_of("split", (split_size_or_sections,))
     if tensor.ndim == 0:
         raise ValueError("split of a 0-d tensor")
     n = tensor.shape[dim]
     if not isinstance(split_size_or_sections, SEVERAL):
-        if (size := sizes[0]) <= 0:
+        size = sizes[0]
+        if size <= 0:
             raise ValueError(f"split: size must be positive, got {size}")
         sizes = tuple(min(size, n - start) for start in range(0, max(n, 1), size))
     if sum(sizes) != n or min(sizes, default=-1) < 0:
@@ -342,8 +353,8 @@ def split(tensor: T, split_size_or_sections: int | Sequence[int], dim: int = 0) 
 
 @composite(case((5, 3), chunks=2), case((2, 6), chunks=3, dim=1))
 def chunk(input: T, chunks: int, dim: int = 0) -> tuple[T, ...]:
-    """At most `chunks` parts along dim, as views: of equal size, but the last may be smaller. A tuple. Raises
-    ValueError unless chunks is positive."""
+    """Return a tuple of at most `chunks` views along dim, of equal size; the last may be smaller. Raises ValueError
+    unless chunks is positive."""
     if chunks <= 0:
         raise ValueError(f"chunk: chunks must be positive, got {chunks}")
     n = input.shape[one_dim("chunk", input, dim)] if input.ndim else 0
@@ -359,14 +370,15 @@ class Pad(Op):
         self.inner = tuple(slice(before, before + n) for (before, _), n in zip(widths, x.shape))
         return self.backend.pad(x, widths, value)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return dy[self.inner]
 
 
 @checked
 def pad(input: T, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> T:
-    """x with `value` around it. `pad` is as PyTorch's: (last dim before, after, next to last before, after, …). Of x's
-    dtype. Raises ValueError for another mode than "constant", negative sizes, and sizes for more dims than x has."""
+    """Return x with `value` around it. Of x's dtype. pad: pairs of sizes before and after, the last dim first.
+
+    Raises ValueError for a mode other than "constant", negative sizes, and sizes for more dims than x has."""
     if mode != "constant":
         raise ValueError(f"pad: mode must be 'constant', got {mode!r}")
     if len(pad) % 2 or len(pad) > 2 * input.ndim or min(pad, default=0) < 0:
@@ -378,21 +390,21 @@ def pad(input: T, pad: Sequence[int], mode: str = "constant", value: float = 0.0
 
 @composite(case((2, 3), 2, 1), case((3,), 2, 2))
 def repeat(input: T, *repeats: Size) -> T:
-    """A copy of x tiled repeats[i] times along dim i; more repeats than dims add dims at the front (NumPy's tile).
+    """Return a copy of x tiled repeats[i] times along dim i, as NumPy's tile. More repeats than dims add dims in front.
     Raises ValueError for fewer."""
-    repeats = shape_of("repeat", repeats)
-    extra = len(repeats) - input.ndim
-    if extra < 0 or min(repeats, default=0) < 0:
-        raise ValueError(f"repeat: {repeats} must be sizes ≥ 0, at least one for each dim of shape {input.shape}")
+    times = shape_of("repeat", repeats)
+    extra = len(times) - input.ndim
+    if extra < 0 or min(times, default=0) < 0:
+        raise ValueError(f"repeat: {times} must be sizes ≥ 0, at least one for each dim of shape {input.shape}")
     shape = (1,) * extra + input.shape
     pairs = shaped(input, tuple(size for n in shape for size in (1, n)))
-    tiled = expanded(pairs, tuple(size for r, n in zip(repeats, shape) for size in (r, n)))
-    return shaped(clone(tiled), tuple(r * n for r, n in zip(repeats, shape)))
+    tiled = expanded(pairs, tuple(size for r, n in zip(times, shape) for size in (r, n)))
+    return shaped(clone(tiled), tuple(r * n for r, n in zip(times, shape)))
 
 
 @composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0), case((2, 3), repeats=2))
 def repeat_interleave(input: T, repeats: int, dim: int | None = None) -> T:
-    """A copy of x with each slice along dim `repeats` times in a row (NumPy's repeat). dim None: of x flattened."""
+    """Return a copy of x with each slice along dim `repeats` times in a row (NumPy's repeat). dim None: x flattened."""
     if repeats < 0:
         raise ValueError(f"repeat_interleave: repeats must not be negative, got {repeats}")
     if dim is None or not input.ndim:
@@ -404,16 +416,18 @@ def repeat_interleave(input: T, repeats: int, dim: int | None = None) -> T:
 
 @composite(case((3, 4), 1), case((3, 4), shifts=(1, -1), dims=(0, 1)))
 def roll(input: T, shifts: int | Sequence[int], dims: Dims = None) -> T:
-    """A copy of x with its elements moved on by `shifts` along dims, those at the end to the front. dims None: of x
-    flattened, in its shape again. Raises ValueError unless there are as many shifts as dims."""
+    """Return a copy of x with its elements moved by `shifts` along dims; those that leave at the end enter at the
+    front.
+
+    dims None: of x flattened, then in its shape again. Raises ValueError unless there are as many shifts as dims."""
     if dims is None:
         return reshape(roll(reshape(input, -1), shifts, 0), input.shape)
-    shifts, dims = shape_of("roll", (shifts,)), shape_of("roll", (dims,))
-    if len(shifts) != len(dims):
-        raise ValueError(f"roll: {len(shifts)} shifts for {len(dims)} dims")
+    steps, along = shape_of("roll", (shifts,)), shape_of("roll", (dims,))
+    if len(steps) != len(along):
+        raise ValueError(f"roll: {len(steps)} shifts for {len(along)} dims")
     y = input
-    for shift, dim in zip(shifts, dims):
+    for shift, dim in zip(steps, along):
         n = y.shape[one_dim("roll", y, dim)] if y.ndim else 0
         back = shift % n if n else 0
         y = cat(split(y, [n - back, back], dim)[::-1], dim)
-    return y if dims else clone(input)
+    return y if along else clone(input)

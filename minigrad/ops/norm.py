@@ -1,10 +1,10 @@
-"""Layer norm and RMS norm over the last dims."""
+"""Layer norm and RMS norm over the last dims. The ops work on rows (…, C); the public functions make such rows."""
 
 import math
 
 import numpy as np
 
-from ..autograd import FormulaOp, Op
+from ..autograd import FormulaOp, Op, Value
 from ..autograd.arguments import checked
 from ..autograd.cases import case
 from ..typing import Size, T
@@ -14,8 +14,8 @@ from .movement import reshape, shaped
 __all__ = ["layer_norm", "rms_norm"]
 
 
-def _columns(x):
-    """Summed over all but the last dim."""
+def _column_sums(x):
+    """Return x (…, C) summed over all but the last dim: (C,)."""
     return x.sum(tuple(range(x.ndim - 1))) if x.ndim > 1 else x
 
 
@@ -38,7 +38,7 @@ class LayerNorm(Op):
         self.save(mean, rstd)
         return y
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         x, weight = self.saved_inputs()
         return LayerNormBackward.apply(dy, x, weight, *self.saved(), eps=self.eps, wanted=self.needs)
 
@@ -46,7 +46,7 @@ class LayerNorm(Op):
 class LayerNormBackward(FormulaOp):
     """dx = (dx̂ - mean dx̂ - x̂ mean(dx̂ x̂)) / √(var + eps), dx̂ = w dy;   dw = Σ dy x̂, db = Σ dy
 
-    Outputs that are not wanted are None. mean and rstd come from the forward; None: computed again."""
+    Outputs that are not wanted are None. mean and rstd come from the forward; they are computed again if None."""
 
     cases = [
         case((2, 2, 4), (2, 2, 4), (4,), None, None, eps=1e-5, wanted=(True, True, True)),
@@ -69,7 +69,7 @@ class LayerNormBackward(FormulaOp):
         dxhat = dy if weight is None else dy * weight
         along_xhat = xhat * (dxhat * xhat).mean(-1, keepdim=True)
         dx = (dxhat - dxhat.mean(-1, keepdim=True) - along_xhat) * rstd
-        return dx, _columns(dy * xhat), _columns(dy)
+        return dx, _column_sums(dy * xhat), _column_sums(dy)
 
 
 class RmsNorm(Op):
@@ -86,7 +86,7 @@ class RmsNorm(Op):
         self.save(rstd)
         return y
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         x, weight = self.saved_inputs()
         return RmsNormBackward.apply(dy, x, weight, *self.saved(), eps=self.eps, wanted=self.needs)
 
@@ -94,7 +94,7 @@ class RmsNorm(Op):
 class RmsNormBackward(FormulaOp):
     """dx = (dx̂ - x̂ mean(dx̂ x̂)) / √(mean x² + eps), dx̂ = w dy;   dw = Σ dy x̂
 
-    Outputs that are not wanted are None. rstd comes from the forward; None: computed again."""
+    Outputs that are not wanted are None. rstd comes from the forward; it is computed again if None."""
 
     cases = [
         case((3, 5), (3, 5), (5,), None, eps=1e-5, wanted=(True, True)),
@@ -113,11 +113,11 @@ class RmsNormBackward(FormulaOp):
         rstd = ((x * x).mean(-1, keepdim=True) + eps).rsqrt()
         xhat = x * rstd
         dxhat = dy if weight is None else dy * weight
-        return (dxhat - xhat * (dxhat * xhat).mean(-1, keepdim=True)) * rstd, _columns(dy * xhat)
+        return (dxhat - xhat * (dxhat * xhat).mean(-1, keepdim=True)) * rstd, _column_sums(dy * xhat)
 
 
 def _as_rows(name, x, normalized_shape, weight, bias=None):
-    """x as (…, C), weight and bias as (C,), C elements to be normalised together."""
+    """Return x as (…, C), and weight and bias as (C,) or None, where C elements are normalised together."""
     shape = normalized_shape if type(normalized_shape) is tuple else shape_of(name, (normalized_shape,))
     require_float(name, x)
     if not shape or x.shape[-len(shape) :] != shape:
@@ -138,10 +138,11 @@ def _as_rows(name, x, normalized_shape, weight, bias=None):
 def layer_norm(
     input: T, normalized_shape: Size, weight: T | None = None, bias: T | None = None, eps: float = 1e-05
 ) -> T:
-    """Each row of input (…, *normalized_shape) to mean 0 and variance 1 (biased), times weight plus bias. Same shape.
+    """Return input with each row scaled to mean 0 and (biased) variance 1, then times weight, plus bias. Same shape.
 
-    The last dims, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are None. eps
-    is added to the variance. Raises ValueError for other shapes, and TypeError unless all are floats of one dtype.
+    The last dims of input, of normalized_shape (an int or a shape), make a row; weight and bias have that shape or are
+    None. eps is added to the variance. Raises ValueError for other shapes, and TypeError unless all are floats of one
+    dtype.
 
     Source: Ba, Kiros and Hinton 2016."""
     x, weight, bias = _as_rows("layer_norm", input, normalized_shape, weight, bias)
@@ -150,9 +151,10 @@ def layer_norm(
 
 @checked
 def rms_norm(input: T, normalized_shape: Size, weight: T | None = None, eps: float | None = None) -> T:
-    """Each row of input (…, *normalized_shape) to mean square 1, times weight, of normalized_shape. Same shape.
+    """Return input with each row scaled to mean square 1, then times weight. Same shape.
 
-    eps is added to the mean square; None is the dtype's machine epsilon, as in PyTorch. Raises ValueError for other
+    The last dims of input, of normalized_shape (an int or a shape), make a row; weight has that shape or is None. eps
+    is added to the mean square; None stands for the dtype's machine epsilon, as in PyTorch. Raises ValueError for other
     shapes, and TypeError unless all are floats of one dtype. Source: Zhang and Sennrich 2019."""
     x, weight, _ = _as_rows("rms_norm", input, normalized_shape, weight)
     eps = float(np.finfo(x.dtype).eps) if eps is None else eps

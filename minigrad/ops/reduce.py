@@ -1,39 +1,39 @@
-"""Reductions over any dimensions, cumulative sums and orderings.
+"""Reductions over any dims, cumulative sums and orderings.
 
-`dim` is an int, several, or None for all. It is dropped, or with keepdim left at size 1. A dim that x does not have is
-an IndexError, one that is named twice a ValueError."""
+`dim` is an int, several, or None for all. It is dropped, or with keepdim left at size 1. A dim that x does not have
+raises IndexError, and one that is named twice ValueError."""
 
 import math
 from typing import Generic, NamedTuple, overload
 
 import numpy as np
 
-from ..autograd import Op, composite
+from ..autograd import Op, Value, composite
 from ..autograd.arguments import checked
-from ..autograd.cases import apart, case, integers
-from ..dtypes import float16
+from ..autograd.cases import Fixed, apart, case, integers
+from ..dtypes import float16, int64
 from ..typing import Dims, T
-from .args import giving, many_dims, one_dim, require_float
+from .args import as_tensor, many_dims, one_dim, require_float, returns_functions_like
 from .elementwise import abs, pow, published
 from .index import Gather
-from .movement import expanded, shaped
-from .select import where
+from .movement import cat, expanded, reshape, shaped, transpose
+from .select import maximum, minimum, where
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cumsum", "logsumexp", "max", "mean", "min", "norm",
-    "sort", "std", "sum", "topk", "var",
+    "prod", "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 
 
 class ValuesIndices(NamedTuple, Generic[T]):
-    """What sort, topk, and max and min with dim= return: two Tensors."""
+    """Two Tensors: what sort and topk return, and max and min with dim=."""
 
     values: T
     indices: T
 
 
 def _kept(shape, dims):
-    """The shape of a reduction over dims with keepdim=True."""
+    """Return the shape of a reduction over dims with keepdim=True."""
     return tuple(1 if d in dims else n for d, n in enumerate(shape))
 
 
@@ -50,14 +50,16 @@ class Sum(Op):
         self.shape = x.shape
         return self.backend.sum(x, dims, keepdim)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return expanded(shaped(dy, _kept(self.shape, self.dims)), self.shape)
 
 
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
 def mean(input: T, dim: Dims = None, keepdim: bool = False) -> T:
-    """y = Σ x / n over dim. dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype; float16 is
-    summed in float32. NaN of nothing. Raises TypeError unless x holds floats."""
+    """y = Σ x / n over dim: an int, several, or None for all, dropped unless keepdim
+
+    Of x's dtype; float16 is summed in float32. The mean of no elements is NaN. Raises TypeError unless x holds
+    floats."""
     require_float("mean", input)
     if input.dtype == float16:
         return mean(input.float(), dim, keepdim).half()
@@ -66,12 +68,12 @@ def mean(input: T, dim: Dims = None, keepdim: bool = False) -> T:
 
 
 def _count(x, dims):
-    """The number of elements along dims."""
+    """Return the number of elements along dims."""
     return math.prod(x.shape[d] for d in dims)
 
 
 def _divided(x, n):
-    """x / n, and for n ≤ 0 x / 0."""
+    """Return x / n, or x / 0 if n is negative."""
     return x / (n if n > 0 else 0)
 
 
@@ -86,14 +88,14 @@ class Amax(Op):
         self.save_inputs(x)
         return self.save_output(getattr(self.backend, self.primitive_name)(x, dims, keepdim))
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         (x,) = self.saved_inputs()
         kept = _kept(x.shape, self.dims)
-        if 0 in x.shape:  # no ties to divide by
+        if 0 in x.shape:
             return expanded(shaped(dy, kept), x.shape)
         ties = x == shaped(self.saved_output(), kept)
-        count = "float32" if dy.dtype == "float16" else dy.dtype  # float16 ends at 65504
-        n = ties.to(count).sum(self.dims, keepdim=True)  # 0 where y is NaN, and so is the gradient then
+        count_dtype = "float32" if dy.dtype == "float16" else dy.dtype  # float16 ends at 65504
+        n = ties.to(count_dtype).sum(self.dims, keepdim=True)  # 0 where y is NaN; 0 / 0 makes the gradient NaN too
         return where(ties, shaped(dy, kept) / n, 0.0 / n).to(dy.dtype)  # not dy times 0: dy may be infinite
 
 
@@ -104,7 +106,7 @@ class Amin(Amax):
 
 
 class Any(Op):
-    """y = True where some x over dims is not 0;   no gradient"""
+    """y = True if any x over dims is not 0;   no gradient"""
 
     cases = [case(integers((3, 4), 2), dims=(1,), keepdim=False)]
     differentiable = False
@@ -114,11 +116,11 @@ class Any(Op):
 
 
 class All(Any):
-    """y = True where no x over dims is 0;   no gradient"""
+    """y = True if no x over dims is 0;   no gradient"""
 
 
 class Argmax(Op):
-    """y = where along dim x is largest, int64;   no gradient"""
+    """y = the index of the largest x along dim, int64;   no gradient"""
 
     cases = [case((3, 4), dim=1, keepdim=False)]
     differentiable = False
@@ -128,34 +130,42 @@ class Argmax(Op):
 
 
 class Argmin(Argmax):
-    """y = where along dim x is smallest, int64;   no gradient"""
+    """y = the index of the smallest x along dim, int64;   no gradient"""
 
 
 # ------------------------------------------------------------------------------------------------- sums and the largest
 
 
-def _over_dims(input: T, dim: Dims = None, keepdim: bool = False) -> T: ...
-def _over_dim(input: T, dim: int | None = None, keepdim: bool = False) -> T: ...
+def _over_dims(input: T, dim: Dims = None, keepdim: bool = False) -> T:
+    return input
+
+
+def _over_dim(input: T, dim: int | None = None, keepdim: bool = False) -> T:
+    return input
+
+
 @overload
 def _over_all(input: T, dim: None = None, keepdim: bool = False) -> T: ...
 @overload
 def _over_all(input: T, dim: int, keepdim: bool = False) -> ValuesIndices[T]: ...
-def _over_all(input: T, dim: int | None = None, keepdim: bool = False) -> T | ValuesIndices[T]: ...
+def _over_all(input: T, dim: int | None = None, keepdim: bool = False) -> T | ValuesIndices[T]:
+    return input
 
 
 def _check_not_empty(name, x, dims):
+    """Raise ValueError if x has no elements along dims."""
     if 0 in (x.shape[d] for d in dims):
-        raise ValueError(f"{name} over nothing: shape {x.shape} has size 0 in dim {dims}")
+        raise ValueError(f"{name} of no elements: shape {x.shape} has size 0 in dim {dims}")
 
 
-@giving(_over_dims)
-def _reduction(op, about, of_nothing=True):
-    """The public function of an op that reduces any dims."""
+@returns_functions_like(_over_dims)
+def _reduction(op, about, empty_ok=True):
+    """Return the public function of an op that reduces any dims. empty_ok: it is defined for no elements."""
     name = op.name
 
     def function(input: T, dim: Dims = None, keepdim: bool = False) -> T:
         dims = many_dims(name, input, dim)
-        if not of_nothing:
+        if not empty_ok:
             _check_not_empty(name, input, dims)
         return op.apply(input, dims=dims, keepdim=keepdim)
 
@@ -163,9 +173,9 @@ def _reduction(op, about, of_nothing=True):
     return checked(published(function, op, about))
 
 
-@giving(_over_dim)
-def _place(op, about):
-    """The public function of an op that finds a place along one dim."""
+@returns_functions_like(_over_dim)
+def _arg_reduction(op, about):
+    """Return the public function of an op that finds an index along one dim."""
     name = op.name
 
     def function(input: T, dim: int | None = None, keepdim: bool = False) -> T:
@@ -179,55 +189,77 @@ def _place(op, about):
         y = op.apply(input.reshape(-1), dim=0, keepdim=False)
         return y.reshape((1,) * input.ndim) if keepdim else y
 
-    about = f"The first of ties. dim: an int, dropped unless keepdim, or None for x flattened. {about}"
+    about = f"Of ties, the first. dim: an int, dropped unless keepdim, or None for x flattened. {about}"
     return checked(published(function, op, about))
 
 
-@giving(_over_all)
-def _extreme(name, over_all, place, about):
-    """max or min: of all a value, along a dim the pair of values and indices."""
+@returns_functions_like(_over_all)
+def _extreme(name, over_all, arg, elementwise, adjective):
+    """Return max or min: over all elements a value, along a dim the pair of values and indices."""
 
     def function(input: T, dim: int | None = None, keepdim: bool = False) -> T | ValuesIndices[T]:
+        if isinstance(dim, Value):  # PyTorch's max(a, b)
+            return elementwise(input, dim)
         if dim is None:
             return over_all(input, None, keepdim)
-        if input.ndim == 0:
-            return ValuesIndices(input.clone(), place(input, dim))
+        if as_tensor(name, input).ndim == 0:
+            return ValuesIndices(input.clone(), arg(input, dim))
         dim = one_dim(name, input, dim)
-        indices = place(input, dim, keepdim=True)
+        indices = arg(input, dim, keepdim=True)
         found = ValuesIndices(Gather.apply(input, indices, dim=dim), indices)
         return found if keepdim else ValuesIndices(*(y.squeeze(dim) for y in found))
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"""{about} of all; ties share the gradient. With dim, an int that is dropped unless keepdim, the
-    pair (values, indices), of x's dtype and int64; the first of ties gets the gradient. Raises ValueError for that of
-    nothing."""
+    function.__doc__ = f"""Return the {adjective} element of all; ties share the gradient. Of x's dtype.
+
+    With dim, an int that is dropped unless keepdim: the pair (values, indices), of x's dtype and int64; of ties, the
+    first gets the gradient. {name}(a, b) of two Tensors is {elementwise.__name__}(a, b). Raises ValueError for no
+    elements."""
     return composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))(function)
 
 
-sum = _reduction(Sum, "Of x's dtype; integers and bools sum to int64. Of nothing, 0.")
+sum = _reduction(Sum, "Of x's dtype; integers and bools sum to int64. The sum of no elements is 0.")
 any, all = _reduction(Any, "bool."), _reduction(All, "bool.")
-amax = _reduction(
-    Amax, "Of x's dtype; NaN is the largest. Raises ValueError for a maximum of nothing.", of_nothing=False
-)
-amin = _reduction(
-    Amin, "Of x's dtype; NaN is the smallest. Raises ValueError for a minimum of nothing.", of_nothing=False
-)
-argmax = _place(Argmax, "NaN is the largest. Raises ValueError for a maximum of nothing.")
-argmin = _place(Argmin, "NaN is the smallest. Raises ValueError for a minimum of nothing.")
-max, min = _extreme("max", amax, argmax, "The largest"), _extreme("min", amin, argmin, "The smallest")
+amax = _reduction(Amax, "Of x's dtype; NaN if there is one. Raises ValueError for no elements.", empty_ok=False)
+amin = _reduction(Amin, "Of x's dtype; NaN if there is one. Raises ValueError for no elements.", empty_ok=False)
+argmax = _arg_reduction(Argmax, "That of a NaN if there is one. Raises ValueError for no elements.")
+argmin = _arg_reduction(Argmin, "That of a NaN if there is one. Raises ValueError for no elements.")
+max = _extreme("max", amax, argmax, maximum, "largest")
+min = _extreme("min", amin, argmin, minimum, "smallest")
+
+
+@composite(case((5,)), case(Fixed([[2.0, 0.0, -1.5], [0.0, 0.0, 3.0]]), dim=1), case((2, 4, 3), dim=1, keepdim=True))
+def prod(input: T, dim: int | None = None, keepdim: bool = False) -> T:
+    """y = Π x over dim;   dx_i = dy Π_{j ≠ i} x_j, right also where some x are 0
+
+    dim: an int, dropped unless keepdim, or None for all. Of x's dtype; integers and bools multiply to int64. The
+    product of no elements is 1."""
+    if dim is None:
+        y = prod(reshape(input, -1), 0)
+        return y.reshape((1,) * input.ndim) if keepdim else y
+    x = as_tensor("prod", input) if input.dtype.kind == "f" else input.to(int64)
+    dim = one_dim("prod", x, dim)
+    x = transpose(x, dim, -1).unsqueeze(-1) if x.ndim else reshape(x, 1, 1)  # (…, n, 1)
+    while x.shape[-2] > 1:  # halves multiply each other: log2(n) products
+        half = x.shape[-2] // 2
+        halves = x[..., :half, :] * x[..., half : 2 * half, :]
+        x = halves if x.shape[-2] == 2 * half else cat([halves, x[..., 2 * half :, :]], -2)
+    y = x.squeeze(-2) if x.shape[-2] else x.sum(-2) + 1  # (…, 1)
+    y = transpose(y, dim, -1) if input.ndim else y
+    return y if keepdim and input.ndim else y.squeeze(dim)
 
 
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True), case((5,), dim=0, correction=0))
 def var(
     input: T, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: int | None = None
 ) -> T:
-    """y = Σ (x - mean)² / (n - correction) over dim. dim: an int, several, or None for all, dropped unless keepdim.
+    """y = Σ (x - mean)² / (n - correction) over dim: an int, several, or None for all, dropped unless keepdim
 
-    correction is 1 by default, the unbiased estimate, and 0 with unbiased=False, or dim=False, which is PyTorch's
-    var(False); if n is not above it, the denominator is 0. Of x's dtype. Raises TypeError unless that is a float."""
+    correction is 1 by default, which makes the estimate unbiased, and 0 with unbiased=False; var(x, False) is PyTorch's
+    short form of that. The denominator is at least 0. Of x's dtype. Raises TypeError unless that is a float."""
     require_float("var", input)
     if isinstance(dim, bool):
-        dim, unbiased = None, dim
+        unbiased, dim = dim, None
     correction = int(unbiased) if correction is None else correction
     if input.dtype == float16:
         return var(input.float(), dim, True, keepdim, correction=correction).half()
@@ -240,8 +272,10 @@ def var(
 def std(
     input: T, dim: Dims = None, unbiased: bool = True, keepdim: bool = False, *, correction: int | None = None
 ) -> T:
-    """y = √var(x). Shapes, dtypes, options and errors are those of var. The gradient is 0 where the variance is 0, as
-    in PyTorch."""
+    """y = √var(x)
+
+    Shapes, dtypes, options and errors are those of var. The gradient is 0 where the variance is 0, as in PyTorch."""
+    require_float("std", input)
     y = var(input, dim, unbiased, keepdim, correction=correction)
     constant = y == 0
     return y.masked_fill(constant, 1.0).sqrt().masked_fill(constant, 0.0)
@@ -254,9 +288,9 @@ def std(
     case(apart((3, 4)), p=math.inf, dim=0),
 )
 def norm(input: T, p: float | str | None = 2, dim: Dims = None, keepdim: bool = False) -> T:
-    """y = (Σ |x|^p)^(1/p) over dim, p ≥ 1; the largest |x| for p = ∞. None and 'fro' are p = 2.
+    """y = (Σ |x|^p)^(1/p) over dim, for p ≥ 1; the largest |x| for p = ∞. None and 'fro' stand for p = 2.
 
-    dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype. The gradient where the norm is 0 is 0,
+    dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype. The gradient is 0 where the norm is 0,
     as in PyTorch. Raises TypeError unless x holds floats, and ValueError for another p."""
     require_float("norm", input)
     p = 2 if p in (None, "fro") else p
@@ -272,8 +306,9 @@ def norm(input: T, p: float | str | None = 2, dim: Dims = None, keepdim: bool = 
 
 
 class Logsumexp(Op):
-    """y = ln Σ e^x along dim;   dx = dy softmax(x)   (-∞ and 0 over a slice that is all -∞; ∞ counts as the largest
-    number)"""
+    """y = ln Σ e^x along dim;   dx = dy softmax(x)
+
+    Over a slice that is all -∞, y is -∞ and dx 0. For dx, an x of ∞ counts as the largest number."""
 
     cases = [case((3, 4), dim=1), case((2, 3, 2), dim=0)]
 
@@ -281,14 +316,14 @@ class Logsumexp(Op):
         self.save_inputs(x)
         return self.backend.logsumexp(x, dim)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         (x,) = self.saved_inputs()
         return dy * x.clamp(max=float(np.finfo(x.dtype).max)).softmax(self.dim)
 
 
 @checked
 def logsumexp(input: T, dim: Dims, keepdim: bool = False) -> T:
-    """ln Σ e^x over dim, without overflow. dim: an int or several, dropped unless keepdim. Of x's dtype. Raises
+    """Return ln Σ e^x over dim, without overflow. dim: an int or several, dropped unless keepdim. Of x's dtype. Raises
     TypeError unless that is a float."""
     require_float("logsumexp", input)
     dims = many_dims("logsumexp", input, dim)
@@ -299,26 +334,26 @@ def logsumexp(input: T, dim: Dims, keepdim: bool = False) -> T:
 
 
 class Cumsum(Op):
-    """y_i = Σ_{j ≤ i} x_j along dim;   dx_j = Σ_{i ≥ j} dy_i   (reverse: the other way round)"""
+    """y_i = Σ_{j ≤ i} x_j along dim;   dx_j = Σ_{i ≥ j} dy_i   (reverse: from the end)"""
 
     cases = [case((3, 4), dim=1, reverse=False), case((3, 4), dim=0, reverse=True)]
 
     def forward(self, x, dim, reverse):
         return self.backend.cumsum(x, dim, reverse)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return Cumsum.apply(dy, dim=self.dim, reverse=not self.reverse)
 
 
 @checked
 def cumsum(input: T, dim: int) -> T:
-    """Running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype; integers and bools give int64."""
+    """Return the running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype; integers and bools give int64."""
     dim = one_dim("cumsum", input, dim)
     return Cumsum.apply(input, dim=dim, reverse=False) if input.ndim else input.clone()
 
 
 class Argsort(Op):
-    """y = the stable order of x along dim, int64, or its first k places;   no gradient"""
+    """y = the indices that sort x along dim, stably, int64;   no gradient"""
 
     cases = [case((3, 4), dim=1, descending=False), case((3, 4), dim=0, descending=True, k=2)]
     differentiable = False
@@ -329,7 +364,8 @@ class Argsort(Op):
 
 @checked
 def argsort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> T:
-    """Indices that sort x along dim. int64, of x's shape. Ties keep their order, stable or not; NaN is the largest."""
+    """Return the indices that sort x along dim, int64, of x's shape. NaN is the largest. Ties keep their order,
+    whatever `stable` says."""
     dim = one_dim("argsort", input, dim)
     if not input.ndim:
         return shaped(Argsort.apply(shaped(input, (1,)), dim=0, descending=descending), ())
@@ -338,16 +374,19 @@ def argsort(input: T, dim: int = -1, descending: bool = False, stable: bool = Tr
 
 @composite(case((3, 4)), case(apart((3, 4)), dim=0, descending=True))
 def sort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices[T]:
-    """The pair (values, indices) in order along dim. Of x's shape; x's dtype, and int64. Ties keep their order, stable
-    or not; NaN is the largest. Gradients go to where the values come from."""
+    """Return the pair (values, indices) in order along dim. Of x's shape; of x's dtype, and int64. NaN is the largest.
+
+    Ties keep their order, whatever `stable` says. Gradients go to the elements that the values come from."""
     indices = argsort(input, dim, descending)
     return ValuesIndices(_at(input, dim, indices), indices)
 
 
 @composite(case((3, 5), k=2), case((3, 5), k=3, dim=0, largest=False))
 def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices[T]:
-    """The pair (values, indices) of the k largest (or smallest) along dim, in order. Of x's dtype and int64, with size
-    k there; the first of ties first, whatever `sorted` is. NaN is the largest. Raises ValueError if there are not k
+    """Return the pair (values, indices) of the k largest (or smallest) along dim, of size k there. Of x's dtype, and
+    int64.
+
+    In order, ties in their order, whatever `sorted` says. NaN is the largest. Raises ValueError if there are not k
     elements."""
     dim = one_dim("topk", input, dim)
     n = input.shape[dim] if input.ndim else 1
@@ -358,5 +397,5 @@ def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = T
 
 
 def _at(x, dim, indices):
-    """x.gather(dim, indices), for indices that are in range by construction: they are not looked at on the host."""
+    """x.gather(dim, indices), for indices that are in range by construction: they are not checked."""
     return Gather.apply(x, indices, dim=one_dim("sort", x, dim)) if x.ndim else x.clone()

@@ -1,4 +1,4 @@
-"""Choosing between values, comparing them, and the logic of bools."""
+"""Choosing between values, comparisons, and the logic of bools."""
 
 import operator
 
@@ -6,23 +6,23 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import Op, Value
-from ..autograd.arguments import checked
+from ..autograd.arguments import checked, kind_of
 from ..autograd.cases import apart, booleans, case, integers, normal
 from ..typing import Operand, T
-from .args import check_broadcast, floating, promoted
+from .args import check_broadcast, floating, promoted, require_kind
 from .elementwise import binary, unary
 
 __all__ = [
-    "allclose", "clamp", "eq", "equal", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not",
-    "logical_or", "lt", "maximum", "minimum", "ne", "where",
+    "allclose", "clamp", "clip", "eq", "equal", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and",
+    "logical_not", "logical_or", "lt", "maximum", "minimum", "ne", "where",
 ]  # fmt: skip
 
 
 def _shares(dy, ties, a_loses, b_loses):
-    """dy goes to the winner, half to each where they tie, and whole to both where one is NaN, as NaN never loses.
+    """Return (da, db): dy for the winner, half of it for each in a tie, and dy for both where one is NaN.
 
-    The loser's 0 is chosen by `where`, not by a factor of 0, since dy may be infinite. a_loses, b_loses: bool Tensors,
-    or None for a gradient that is not wanted."""
+    The loser's 0 comes from `where`, not from a factor of 0, because dy may be infinite. a_loses, b_loses: bool
+    Tensors, or None for a gradient that is not wanted."""
     dy = where(ties, dy * 0.5, dy)
     return tuple(None if loses is None else where(loses, 0.0, dy) for loses in (a_loses, b_loses))
 
@@ -39,7 +39,7 @@ class Maximum(Op):
         self.save_inputs(a, b)
         return (self.backend.maximum if self.largest else self.backend.minimum)(a, b)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         a, b = self.saved_inputs()
         loses = operator.lt if self.largest else operator.gt
         a_loses, b_loses = (loses(*pair) if needed else None for pair, needed in zip(((a, b), (b, a)), self.needs))
@@ -66,27 +66,25 @@ class Where(Op):
         self.save_inputs(condition)
         return self.backend.where(condition, a, b)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         (condition,) = self.saved_inputs()
         da = where(condition, dy, 0.0) if self.needs[1] else None
         return None, da, where(condition, 0.0, dy) if self.needs[2] else None
 
 
 def where(condition: T, input: "Operand | None" = None, other: "Operand | None" = None) -> T:
-    """x where condition is True, else other. condition: a bool Tensor; x, other: Tensors or numbers. All three are
-    broadcast, x and other promoted.
+    """Return x where condition is True, else other. condition: a bool Tensor; x, other: Tensors, arrays or numbers.
 
-    Two numbers give their default dtype: float32, int64 or bool. Raises TypeError for a condition that is not a bool
-    Tensor, and ValueError for shapes that do not broadcast."""
+    All three are broadcast, x and other promoted. Two numbers give their default dtype: float32, int64 or bool. Raises
+    TypeError for a condition that is not a bool Tensor, and ValueError for shapes that do not broadcast."""
     if input is None or other is None:
         raise TypeError("where needs x and other; nonzero(condition, as_tuple=True) gives the places where it is True")
-    if not isinstance(condition, Value) or condition.dtype.kind != "b":
-        raise TypeError(f"where takes a bool Tensor, got {getattr(condition, 'dtype', type(condition).__name__)}")
+    require_kind("where", "condition", condition, "b")
     if not isinstance(input, Value) and not isinstance(other, Value):
-        kind = dtypes.bool_
+        dtype = dtypes.bool_
         for number in (input, other):
-            kind = dtypes.promote_number(kind, number)
-        input = condition.constant(input).to(kind)
+            dtype = dtypes.promote_number(dtype, number)
+        input = condition.constant(dtypes.plain("where", input)).to(dtype)
     input, other = promoted("where", input, other)
     check_broadcast("where", condition, input, other)
     return Where.apply(condition, input, other)
@@ -101,7 +99,7 @@ class Clamp(Op):
         self.save_inputs(x)
         return self.backend.clamp(x, min, max)
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         (x,) = self.saved_inputs()
         if None not in (self.min, self.max) and self.max < self.min:  # y is max everywhere
             return dy.zeros_like()
@@ -111,10 +109,10 @@ class Clamp(Op):
 
 @checked
 def clamp(input: T, min: float | None = None, max: float | None = None) -> T:
-    """x limited to [min, max], numbers; either may be None. Of x's dtype, or float32 of integers limited by floats.
+    """Return x limited to the numbers [min, max]; either may be None. Of x's dtype; float32 of integers by floats.
 
-    The gradient goes through where x lies within the bounds or on them, else it is 0. max wins over min. Raises
-    ValueError if both are None, and TypeError for bounds of other types: see maximum and minimum."""
+    The gradient is dy where x lies within the bounds or on them, else 0. If max < min, the result is max. Raises
+    ValueError if both are None, and TypeError for other bounds: maximum and minimum take Tensors."""
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
     if any(isinstance(bound, float) for bound in (min, max)):
@@ -122,6 +120,7 @@ def clamp(input: T, min: float | None = None, max: float | None = None) -> T:
     return Clamp.apply(input, min=min, max=max)
 
 
+clip = clamp
 maximum, minimum = binary(Maximum), binary(Minimum)
 
 
@@ -136,7 +135,7 @@ class Predicate(Op, abstract=True):
 
 
 def _predicate(name, says, *cases):
-    """The Predicate that the primitive `name` computes."""
+    """Return the Predicate that the primitive `name` computes. says: its formula, for the docstring."""
 
     def of_one(self, x):
         return getattr(self.backend, name)(x)
@@ -166,17 +165,21 @@ logical_not, isnan, isinf, isfinite = (
 )
 
 
+@checked
 def equal(input: T, other: T) -> bool:
-    """Have x and other the same shape and values? A Python bool. NaN equals nothing. Raises TypeError for an other that
+    """Return True if x and other have the same shape and values. NaN equals nothing. Raises TypeError for an other that
     is no Tensor."""
     if not isinstance(other, Value):
-        raise TypeError(f"equal compares two Tensors, got {type(other).__name__}; for elements use eq")
+        raise TypeError(f"equal compares two Tensors, got {kind_of(other)}; to compare elements, use eq")
     return input.shape == other.shape and bool((input.detach() == other.detach()).all())
 
 
 @checked
 def allclose(input: T, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Is |x - other| ≤ atol + rtol |other| everywhere, both broadcast? A Python bool. Equal infinities are close, and
-    NaNs if equal_nan. Raises ValueError for shapes that do not broadcast."""
-    x, other = (v.numpy(force=True) if isinstance(v, Value) else v for v in (input, other))
-    return bool(np.allclose(x, other, rtol, atol, equal_nan))
+    """Return True if |x - other| ≤ atol + rtol |other| everywhere, both broadcast.
+
+    Equal infinities are close, and so are NaNs if equal_nan. Raises ValueError for shapes that do not broadcast."""
+    x, y = (v.numpy(force=True) if isinstance(v, Value) else v for v in (input, other))
+    if np.asarray(y).dtype.kind not in "biuf":
+        raise TypeError(f"allclose: other must be a Tensor, an array or a number, got {kind_of(y)}")
+    return bool(np.allclose(x, y, rtol, atol, equal_nan))

@@ -1,6 +1,6 @@
-"""Softmax and its logarithm. A slice with nothing in it gives zeros, never NaN."""
+"""Softmax and its logarithm. The softmax of a slice that is all -∞ is zeros, never NaN."""
 
-from ..autograd import FormulaOp, Op
+from ..autograd import FormulaOp, Op, Value
 from ..autograd.arguments import checked
 from ..autograd.cases import Fixed, case
 from ..typing import DTypeLike, T
@@ -26,7 +26,7 @@ class Softmax(Op):
     def forward(self, x, dim):
         return self.save_output(self.backend.softmax(x, dim))
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return SoftmaxBackward.apply(dy, self.saved_output(), dim=self.dim)
 
 
@@ -35,10 +35,6 @@ class SoftmaxBackward(FormulaOp):
 
     cases = [case((3, 5), (3, 5), dim=1), case((2, 4, 3), (2, 4, 3), dim=1)]
 
-    def forward(self, dy, y, dim):
-        self.save_inputs(dy, y)
-        return self.backend.softmax_backward(dy, y, dim)
-
     @staticmethod
     def formula(dy, y, dim):
         return y * (dy - (dy * y).sum(dim, keepdim=True))
@@ -46,8 +42,9 @@ class SoftmaxBackward(FormulaOp):
 
 @checked
 def softmax(input: T, dim: int = -1, dtype: DTypeLike | None = None) -> T:
-    """Positive numbers that sum to 1 along dim, in proportion to e^x. Of x's shape and dtype, or of x in `dtype`.
-    Raises TypeError unless that is a float, and IndexError for a dim that x does not have."""
+    """Return e^x / Σ e^x along dim: positive numbers that sum to 1. Of x's shape and dtype; `dtype` casts x first.
+
+    Raises TypeError unless that dtype is a float, and IndexError for a dim that x does not have."""
     input = input if dtype is None else input.to(dtype)
     dim = float_dim("softmax", input, dim)
     return Softmax.apply(input, dim=dim) if input.ndim else (input * 0.0).exp()
@@ -57,19 +54,20 @@ class LogSoftmax(Op):
     """y = x - ln Σ e^x along dim;   dx = dy - e^y Σ dy"""
 
     cases = [case((3, 5), dim=1), case((2, 4, 3), dim=1)]
-    rounds_as = 1.0  # ln Σ e^(x - max) is ln 1 where one x is far above the others
+    rounds_as = 1.0  # where one x is far above the others, y there is ln 1, the rest of a difference of numbers near 1
 
     def forward(self, x, dim):
         return self.save_output(self.backend.log_softmax(x, dim))
 
-    def backward(self, dy):
+    def backward(self, dy: Value):
         return dy - self.saved_output().exp() * dy.sum(self.dim, keepdim=True)
 
 
 @checked
 def log_softmax(input: T, dim: int = -1, dtype: DTypeLike | None = None) -> T:
-    """The logarithm of softmax along dim, without underflow. Of x's shape and dtype, or of x in `dtype`. Raises
-    TypeError unless that is a float, and IndexError for a dim that x does not have."""
+    """Return the logarithm of softmax along dim, without underflow. Of x's shape and dtype; `dtype` casts x first.
+
+    Raises TypeError unless that dtype is a float, and IndexError for a dim that x does not have."""
     input = input if dtype is None else input.to(dtype)
     dim = float_dim("log_softmax", input, dim)
     return LogSoftmax.apply(input, dim=dim) if input.ndim else input * 0.0

@@ -31,7 +31,7 @@ class Gradients(Attributes):
 
     @property
     def is_leaf(self) -> bool:
-        """True if no recorded op made it: data, a parameter, or a result under no_grad."""
+        """True if no recorded op made it, such as data, a parameter, or a result under no_grad."""
         return self.node is None or self.node.op is None
 
     @property
@@ -43,7 +43,7 @@ class Gradients(Attributes):
 
     @property
     def requires_grad(self) -> bool:
-        """True if backward() computes its gradient; can be set on float leaves."""
+        """True if backward() computes its gradient. Can be set on leaves of floats."""
         return self.node is not None
 
     @requires_grad.setter
@@ -52,8 +52,8 @@ class Gradients(Attributes):
 
     @checked
     def requires_grad_(self: V, requires_grad: bool = True) -> V:
-        """Make this leaf require a gradient, or none: then its .grad is dropped. Returns itself. Raises
-        TypeError for non-float dtypes, and GraphError unless it is a leaf."""
+        """Make this leaf require a gradient, or not, which drops its .grad. Returns itself. Raises TypeError unless it
+        holds floats, and GraphError unless it is a leaf."""
         if not self.is_leaf:
             if requires_grad:
                 return self
@@ -68,14 +68,15 @@ class Gradients(Attributes):
 
     @property
     def grad(self) -> "Tensor | None":
-        """The gradient that backward() has accumulated, on leaves and after retain_grad(); else None."""
+        """The gradient that backward() has accumulated: of leaves, and after retain_grad(); else None."""
         if self.node is None:
             return None
-        found: Tensor | None = self.node.grad
-        if found is None and (op := self.node.op) is not None and not self.node.retain:
-            what = f"grad of a result of {op.name} is None: only leaves keep one"
-            warnings.warn(f"{what}; call retain_grad() before backward()", stacklevel=2)
-        return found
+        grad: Tensor | None = self.node.grad
+        op = self.node.op
+        if grad is None and op is not None and not self.node.retain:
+            text = f"grad of a result of {op.name} is None: only leaves keep one; call retain_grad() before backward()"
+            warnings.warn(text, stacklevel=2)
+        return grad
 
     @grad.setter
     def grad(self, value: "Tensor | None") -> None:
@@ -91,10 +92,10 @@ class Gradients(Attributes):
         self._node_for("retain_grad").retain_grad()
 
     def register_hook(self, hook: "Callable[[Tensor], Tensor | None]") -> Handle:
-        """Let backward() call hook(gradient) once the whole gradient of this tensor is known, a Tensor of its shape.
+        """Make backward() call hook(gradient) once the whole gradient of this tensor, of its shape, is known.
 
-        hook may return a replacement. Returns a handle whose remove() removes this hook. Raises
-        GraphError if this requires no gradient."""
+        The hook may return another gradient in its place. Returns a handle whose remove() removes this hook. Raises
+        GraphError if this tensor requires no gradient."""
         return self._node_for("register_hook").add_hook(hook)
 
     def _node_for(self, what: str) -> Node:
@@ -112,11 +113,12 @@ class Gradients(Attributes):
     ) -> None:
         """Add d(self)/d(leaf), weighted by `gradient`, to the .grad of every leaf.
 
-        gradient: a Tensor like this one; not needed if this has one element. retain_graph: keep what ops saved for
-        another backward. create_graph: make the gradients differentiable. inputs: add to the .grad of these only.
+        gradient: a Tensor of this shape and dtype; not needed if this has one element. retain_graph: keep what ops
+        saved, for another backward. create_graph: make the gradients differentiable. inputs: add to the .grad of these
+        only.
 
         Raises GraphError if this requires no gradient, if its graph has been freed, or if a value that an op saved has
-        changed since."""
+        been changed in place since."""
         root, cotangent = self._root(gradient)
         inputs = [inputs] if isinstance(inputs, Value) else inputs
         nodes = None if inputs is None else nodes_of("backward", dict.fromkeys(inputs))
@@ -126,7 +128,7 @@ class Gradients(Attributes):
                 node.accumulate(g)
 
     def _root(self, gradient: Value | None) -> tuple[Node, Value]:
-        """(node, cotangent) to begin a walk with."""
+        """Return (node, gradient) that a backward walk begins with."""
         if self.node is None:
             raise GraphError(
                 "backward from a tensor that requires no gradient: none of what it was computed from does (say "
@@ -134,14 +136,18 @@ class Gradients(Attributes):
             )
         if gradient is None:
             if self.numel() != 1:
-                raise GraphError(f"backward from a tensor of shape {self.shape} needs a `gradient` of that shape")
+                raise GraphError(
+                    f"backward from a tensor of shape {self.shape} needs a `gradient` of that shape; usually you want "
+                    f"the backward of one number: loss.sum() or loss.mean()"
+                )
             on = self.storage.backend
             gradient = self._wrap(on.full(self.shape, 1, self.dtype), Storage(on))
         check_same_kind("`gradient`", gradient, self)
         return self.node, gradient
 
     def detach(self) -> "Tensor":
-        """The same memory without the graph. The version checks notice in-place changes of either tensor."""
+        """Return a tensor with the same memory outside the graph. Both share the version counter: a backward notices if
+        either was changed in place."""
         return Tensor._wrap(self.array, self.storage)
 
     @property
@@ -157,22 +163,22 @@ class Gradients(Attributes):
             self._become(value if value.is_contiguous() else value.detach().clone())  # optimizers need compact memory
 
     def _become(self, source: Value) -> None:
-        """Have the memory of another tensor."""
+        """Take the memory of another tensor."""
         self.array, self.storage = source.array, source.storage
         if thread.recorder is not None:
             thread.recorder.tensor_created(self)
 
 
 def _reflected(function: Any) -> Callable[[V, Operand], V]:
-    """The method for function(other, self)."""
+    """Return the method that calls function(other, self)."""
     return lambda self, other: function(other, self)
 
 
 class Tensor(Gradients, InPlace, Interop):
     """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
 
-    Made by minigrad.tensor, zeros, randn, … and by operations. `array` is the raw array of its backend. The version
-    checks do not notice a change made to that directly, so change tensors in place through their own methods.
+    minigrad.tensor, zeros, randn, … and operations make one. `array` is the raw array of its backend. Change tensors
+    through their own methods: the version counter does not count what is written to `array` directly.
     """
 
     __slots__ = ()
@@ -186,7 +192,8 @@ class Tensor(Gradients, InPlace, Interop):
         return x
 
     def _host(self) -> Any:
-        """The values, on a CPU in the tensor's own memory: to be read at once, and not handed out."""
+        """The values as an array on the host. On a CPU it is the tensor's own memory: read it at once, keep no
+        reference."""
         if thread.recorder is not None:
             return thread.recorder.read_values(self)
         return self.storage.backend.to_numpy(self.array)
@@ -222,7 +229,7 @@ class Tensor(Gradients, InPlace, Interop):
         return ops.logical_not(self)
 
     def __eq__(self, other: Any) -> "Tensor":  # type: ignore[override]
-        return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # for None: Python decides
+        return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # x == None is Python's
 
     def __ne__(self, other: Any) -> "Tensor":  # type: ignore[override]
         return ops.ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
@@ -252,6 +259,7 @@ class Tensor(Gradients, InPlace, Interop):
         return bool((self == value).any())
 
     add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
+    absolute, clip, round, prod, mm = ops.absolute, ops.clip, ops.round, ops.prod, ops.mm
     exp, log, log1p, sqrt, rsqrt = ops.exp, ops.log, ops.log1p, ops.sqrt, ops.rsqrt
     sin, cos, erf, erfc, tanh, sigmoid, relu = ops.sin, ops.cos, ops.erf, ops.erfc, ops.tanh, ops.sigmoid, ops.relu
     sign, floor, floor_divide, remainder = ops.sign, ops.floor, ops.floor_divide, ops.remainder
@@ -277,8 +285,8 @@ class Tensor(Gradients, InPlace, Interop):
         return ops.where(condition, self, other)
 
     def constant(self, data: Any) -> "Tensor":
-        """A copy of data, numbers or an array, as a Tensor beside this one: same device, no gradient. Its dtype is
-        the one NumPy infers. Raises TypeError for a dtype that minigrad lacks."""
+        """Return a copy of data, numbers or an array, as a Tensor on this one's device, without a gradient. NumPy
+        infers its dtype. Raises TypeError for a dtype that minigrad lacks."""
         array = np.array(dtypes.plain("constant", data), order="C")
         dtypes.as_dtype(array.dtype)
         on = self.storage.backend
@@ -298,14 +306,15 @@ class Tensor(Gradients, InPlace, Interop):
         device: str | None = None,
         non_blocking: builtins.bool = False,
     ) -> "Tensor":
-        """This tensor in a dtype and/or on a device: to("cuda"), to(minigrad.float64), to(device, dtype), to(other).
+        """Return this tensor in a dtype, on a device, or both: to("cuda"), to(mg.float64), to(device, dtype),
+        to(other).
 
         Returns the tensor itself if nothing changes. Gradients flow through, between float dtypes and between devices.
-        Copying to the CPU waits for the device's work; copying to a device does not, non_blocking or not."""
+        Copying to the CPU waits for the GPU's work; copying to the GPU never waits, whatever non_blocking says."""
         for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
-            elif isinstance(target, str) and target.startswith(("cpu", "cuda", "gpu")):
+            elif isinstance(target, str) and target.startswith(("cpu", "cuda", "gpu")):  # device() refuses "gpu"
                 device = backend.device(target)
             else:
                 dtype = target
@@ -318,43 +327,51 @@ class Tensor(Gradients, InPlace, Interop):
         return cast
 
     def cpu(self) -> "Tensor":
-        """On the CPU; itself if it is there already. Gradients flow through."""
+        """Return this tensor on the CPU; itself if it is there. Gradients flow through."""
         return self.to("cpu")
 
     def cuda(self, non_blocking: builtins.bool = False) -> "Tensor":
-        """On the GPU; itself if it is there already. Gradients flow through."""
+        """Return this tensor on the GPU; itself if it is there. Gradients flow through."""
         return self.to("cuda")
 
     def pin_memory(self) -> "Tensor":
-        """Itself: unlike in PyTorch, page-locked memory makes no difference."""
+        """Return this tensor itself: unlike in PyTorch, page-locked memory makes no difference."""
         return self
 
     def double(self) -> "Tensor":
-        """The same numbers in float64."""
+        """Return the same numbers in float64."""
         return self.to(dtypes.float64)
 
     def float(self) -> "Tensor":
-        """The same numbers in float32."""
+        """Return the same numbers in float32."""
         return self.to(dtypes.float32)
 
     def half(self) -> "Tensor":
-        """The same numbers in float16."""
+        """Return the same numbers in float16."""
         return self.to(dtypes.float16)
 
     def long(self) -> "Tensor":
-        """The numbers in int64; floats are cut off. No gradient."""
+        """Return the numbers in int64, floats rounded towards 0. No gradient."""
         return self.to(dtypes.int64)
 
     def int(self) -> "Tensor":
-        """The numbers in int32; floats are cut off. No gradient."""
+        """Return the numbers in int32, floats rounded towards 0. No gradient."""
         return self.to(dtypes.int32)
 
     def bool(self) -> "Tensor":
-        """Bools: True where it is not 0. No gradient."""
+        """Return bools: True where this tensor is not 0. No gradient."""
         return self.to(dtypes.bool_)
 
+    def type_as(self, other: "Tensor") -> "Tensor":
+        """Return this tensor in other's dtype, on its device; itself if nothing changes. Gradients flow through."""
+        return self.to(other)
+
+    def expand_as(self, other: "Tensor") -> "Tensor":
+        """Return this tensor broadcast to other's shape, without a copy. Gradients flow through."""
+        return movement.expand(self, other.shape)
+
     def zeros_like(self) -> "Tensor":
-        """Zeros of the same shape, dtype and device, without a gradient."""
+        """Return zeros of the same shape, dtype and device, without a gradient."""
         on = self.storage.backend
         return Tensor._wrap(on.zeros(self.shape, self.dtype), Storage(on))
 
@@ -374,7 +391,7 @@ def check_same_kind(what: str, x: Any, like: Value) -> None:
 
 
 def nodes_of(what: str, inputs: Iterable[Value]) -> list[Node]:
-    """The nodes of the inputs of a gradient. Raises GraphError for one that requires none."""
+    """Return the nodes of `inputs`, whose gradients are wanted. Raises GraphError for one that requires none."""
     nodes = []
     for i, x in enumerate(inputs):
         if x.node is None:
@@ -384,7 +401,7 @@ def nodes_of(what: str, inputs: Iterable[Value]) -> list[Node]:
 
 
 def _require_bools(operator: str, *operands: Any) -> None:
-    """On integers, & | ~ would be bitwise, which minigrad does not have."""
+    """Raise TypeError unless all operands are bools: minigrad has no bitwise operations on integers."""
     for x in operands:
         kind = getattr(x, "dtype", type(x).__name__)
         if kind != "bool":  # a dtype is equal to its name

@@ -1,6 +1,7 @@
-"""Changing tensors in place, to values or to random numbers.
+"""Changes of tensors in place, to values or to random numbers.
 
-Every change is counted, so that the backward of an op that saved old values raises."""
+Every change raises the version counter of the storage, so that the backward of an op that saved the old values raises.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
@@ -19,10 +20,11 @@ from ..typing import F, Index, Number, Operand
 from .attributes import Attributes
 
 T = TypeVar("T", bound="InPlace")
+_ASSIGNMENT = "assignment to an index"  # the name of x[i] = y in errors
 
 
-def _written(op: F) -> F:
-    """The method that writes what an op makes of a tensor into the tensor."""
+def _in_place(op: F) -> F:
+    """Return the method that writes op(tensor, …) into the tensor."""
     name = op.__name__
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -36,22 +38,25 @@ def _written(op: F) -> F:
         return self._changed(f"{name}_", write, *args, *kwargs.values())
 
     method.__name__ = f"{name}_"
-    method.__doc__ = f"{name}(), whose result, of this shape and dtype, is written into this tensor. Returns it."
+    method.__doc__ = (
+        f"{name}() in place: the result, which must have this shape and dtype, is written into this tensor."
+    )
     return cast(F, method)
 
 
 class InPlace(Attributes):
-    """The part of Tensor that changes values.
+    """The part of Tensor that changes values. Shape, dtype and memory stay.
 
-    What is written keeps its shape and dtype. GraphError where operations are recorded and one of the tensors requires
-    a gradient, and for read-only memory; ValueError for what does not fit in."""
+    All methods raise GraphError if ops are being recorded and one of the tensors requires a gradient, or if the memory
+    is read-only, and ValueError if the new values do not fit in."""
 
     __slots__ = ()
 
     def _changed(self: T, what: str, write: Callable[[], object], *others: Any, copies: bool = False) -> T:
-        """This tensor after write(), an in-place change, which counts unless it raises. Raises if the graph would have
-        to know of it, and for tensors on another device, unless values are only copied from there or it is a CPU's
-        number."""
+        """Call write(), which changes this tensor in place, and count the change unless it raises. Returns the tensor.
+
+        what: the method, for errors. others: the arguments. Raises if the graph would have to record the change. Raises
+        for tensors on another device, except a CPU's number, or any tensor if `copies`: write() only copies values."""
         backend, recorded = self.storage.backend, self.node is not None
         for x in others:
             if isinstance(x, Value):
@@ -60,9 +65,15 @@ class InPlace(Attributes):
                 if elsewhere and not copies and (x.ndim or x.device != "cpu"):
                     raise devices_differ(what, backend, x.storage.backend)
         if recorded and is_grad_enabled():
-            raise GraphError(f"{what} changes a tensor in place while ops are recorded: use no_grad() or detach()")
+            name = what.removesuffix("_")
+            new = "mg.where(mask, value, x)" if what == _ASSIGNMENT else f"x.{name}(…)"
+            instead = f"write y = {new}, or " if what == _ASSIGNMENT or hasattr(type(self), name) else ""
+            raise GraphError(
+                f"{what} changes a tensor in place, which has no gradient: {instead}change parameters under no_grad(), "
+                f"and other tensors after detach()"
+            )
         if not backend.is_writeable(self.array):
-            raise GraphError(f"{what}: this tensor is read-only (the result of expand, say); clone() it first")
+            raise GraphError(f"{what}: this tensor is read-only, such as the result of expand; clone() it first")
         self.storage.changed()  # first, so that a captured step knows what is about to be written
         try:
             write()
@@ -78,7 +89,7 @@ class InPlace(Attributes):
             return other.array if here else other.detach().to(self.device).array
         if isinstance(other, int | np.integer) and self.dtype.kind in "iu":
             return fitting(what.removesuffix("_"), int(other), self.dtype)
-        if what in ("copy_", "assignment"):
+        if what in ("copy_", "fill_", "zero_", "assignment"):
             check_holds(what.removesuffix("_"), self.dtype, other)
         return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(plain(what, other))
 
@@ -95,8 +106,8 @@ class InPlace(Attributes):
         return self._changed(what, write, other)
 
     def add_(self: T, other: Operand, *, alpha: float = 1) -> T:
-        """self += alpha * other, in place: other is broadcast. Raises ValueError if the result is of another shape or
-        kind of dtype, and GraphError where a graph would have to know of it: use no_grad()."""
+        """self += alpha * other, in place; other is broadcast. Raises ValueError if the result has another shape or
+        kind of dtype, and GraphError if ops are being recorded and a gradient is required: use no_grad()."""
         return self._update("add_", self.storage.backend.add, other if alpha == 1 else cast(Any, other) * alpha)
 
     def sub_(self: T, other: Operand, *, alpha: float = 1) -> T:
@@ -112,31 +123,47 @@ class InPlace(Attributes):
         return self._update("div_", self.storage.backend.div, other)
 
     def copy_(self: T, src: Operand, non_blocking: bool = False) -> T:
-        """The values of src, on any device, broadcast to self's shape and cast to its dtype, in place. Raises
+        """Copy the values of src, on any device, broadcast to self's shape and cast to its dtype, in place. Raises
         ValueError if they do not broadcast, and GraphError as add_ does."""
-        on = self.storage.backend
-        return self._changed("copy_", lambda: on.setitem(self.array, (...,), self._raw("copy_", src)), src, copies=True)
+        return self._copied("copy_", src)
 
-    clamp_, masked_fill_ = _written(ops.clamp), _written(ops.masked_fill)
+    def _copied(self: T, what: str, src: Operand) -> T:
+        on = self.storage.backend
+        return self._changed(what, lambda: on.setitem(self.array, (...,), self._raw(what, src)), src, copies=True)
+
+    clamp_, masked_fill_, sqrt_ = _in_place(ops.clamp), _in_place(ops.masked_fill), _in_place(ops.sqrt)
+
+    def addcmul_(self: T, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> T:
+        """self += value * tensor1 * tensor2, in place, as add_ does."""
+        return self.add_(cast(Any, tensor1) * tensor2, alpha=value)
+
+    def addcdiv_(self: T, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> T:
+        """self += value * tensor1 / tensor2, in place, as add_ does."""
+        return self.add_(cast(Any, tensor1) / tensor2, alpha=value)
+
+    def lerp_(self: T, end: Operand, weight: Operand) -> T:
+        """self += weight * (end - self), in place, as add_ does."""
+        return self.add_((cast(Any, end) - self.detach()) * weight)
 
     def fill_(self: T, value: Number) -> T:
-        """Every element becomes value, a number, cast to self's dtype, in place."""
-        return self.copy_(value)
+        """Set every element to value, a number, cast to self's dtype, in place."""
+        return self._copied("fill_", value)
 
     def zero_(self: T) -> T:
-        """Every element becomes 0, in place."""
-        return self.copy_(0)
+        """Set every element to 0, in place."""
+        return self._copied("zero_", 0)
 
     @checked
     def uniform_(self: T, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> T:
-        """Uniform numbers in [a, b), in place. Raises ValueError if b < a, and TypeError if this is no float tensor."""
+        """Fill with uniform numbers in [a, b), in place. Raises ValueError if b < a, and TypeError unless this holds
+        floats."""
         if b < a:
             raise ValueError(f"uniform_: there are no numbers from {a} up to {b}")
         return self._drawn("uniform_", Generator.uniform, b - a, a, generator)
 
     @checked
     def normal_(self: T, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> T:
-        """Normal numbers, in place. Raises ValueError if std < 0, and TypeError if this is no float tensor."""
+        """Fill with normal numbers, in place. Raises ValueError if std < 0, and TypeError unless this holds floats."""
         if std < 0:
             raise ValueError(f"normal_: std must not be negative, got {std}")
         return self._drawn("normal_", Generator.normal, std, mean, generator)
@@ -144,6 +171,7 @@ class InPlace(Attributes):
     def _drawn(
         self: T, what: str, draw: Callable[..., Any], scale: float, shift: float, generator: Generator | None
     ) -> T:
+        """Fill with scale * (numbers drawn by `draw`, a method of Generator) + shift."""
         if self.dtype.kind != "f":
             raise TypeError(f"{what}: the numbers are floats, and this tensor is {self.dtype}")
         on = self.storage.backend
@@ -166,25 +194,25 @@ class InPlace(Attributes):
                 array = on.getitem(array, part)
             on.setitem(array, last, self._raw("assignment", value))
 
-        self._changed("assignment to an index", write, value, copies=True)
+        self._changed(_ASSIGNMENT, write, value, copies=True)
 
     def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> Any:
-        """x += y: in place where nothing is recorded, else a new tensor, so that every graph stays right."""
+        """x += y and the like: in place if nothing is recorded, else a new tensor, so that every graph stays right."""
         recorded = self.node is not None or (isinstance(other, Value) and other.node is not None)
         if not (is_grad_enabled() and recorded):
             return in_place(self, other)
         if self.node is not None and self.node.op is None:
-            raise GraphError("in-place change of a leaf that requires a gradient; do it under no_grad()")
+            raise GraphError("x += y of a leaf that requires a gradient: write y = x + …, or change it under no_grad()")
         return function(self, other)
 
-    def __iadd__(self: T, other: Operand) -> T:
+    def __iadd__(self: T, other: Operand) -> T:  # type: ignore[misc]
         return cast(T, self._augmented(other, ops.add, InPlace.add_))
 
-    def __isub__(self: T, other: Operand) -> T:
+    def __isub__(self: T, other: Operand) -> T:  # type: ignore[misc]
         return cast(T, self._augmented(other, ops.sub, InPlace.sub_))
 
-    def __imul__(self: T, other: Operand) -> T:
+    def __imul__(self: T, other: Operand) -> T:  # type: ignore[misc]
         return cast(T, self._augmented(other, ops.mul, InPlace.mul_))
 
-    def __itruediv__(self: T, other: Operand) -> T:
+    def __itruediv__(self: T, other: Operand) -> T:  # type: ignore[misc]
         return cast(T, self._augmented(other, ops.div, InPlace.div_))

@@ -1,4 +1,4 @@
-"""Tensors and other libraries: NumPy, copies, Python numbers. Nothing here drops a gradient silently."""
+"""Tensors and what is around them: NumPy, copies, Python's numbers. Nothing here drops a gradient silently."""
 
 import copy
 from typing import TYPE_CHECKING, Any
@@ -6,27 +6,46 @@ from typing import TYPE_CHECKING, Any
 from .. import backend
 from ..autograd import GraphError, Storage
 from ..base.recording import refuse
+from ..ops import public as ops
 from ..typing import Array
 from .attributes import Attributes
 
+_OPERATORS = {  # NumPy's functions behind array + Tensor, array < Tensor, …: the method of Tensor
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
+    "floor_divide": "__rfloordiv__", "remainder": "__rmod__", "power": "__rpow__", "matmul": "__rmatmul__",
+    "bitwise_and": "__rand__", "bitwise_or": "__ror__", "equal": "__eq__", "not_equal": "__ne__",
+    "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__", "greater_equal": "__le__",
+}  # fmt: skip
+
 
 class Interop(Attributes):
-    """The part of Tensor that faces outwards."""
+    """The part of Tensor that NumPy, copy, pickle and Python's number protocols call."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # array * Tensor is Tensor.__rmul__; np.exp(x), which would lose the graph, a TypeError
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy calls this for `array * Tensor`, `array *= Tensor` and np.exp(Tensor). The first two become the
+        operator of the Tensor. The third raises TypeError, because its result would be outside the graph."""
+        array, *others = inputs
+        is_operator = method == "__call__" and ufunc.__name__ in _OPERATORS and not isinstance(array, Interop)
+        if is_operator and (not options or options.get("out", (None,))[0] is array):  # *= has out=(array,)
+            return getattr(others[0], _OPERATORS[ufunc.__name__])(array)
+        name = f"np.{ufunc.__name__}" if method == "__call__" else f"np.{ufunc.__name__}.{method}"
+        has_function = method == "__call__" and ufunc.__name__ in ops.__dict__
+        instead = f"mg.{ufunc.__name__}(x), or " if has_function else ""
+        raise TypeError(f"{name} of a Tensor would lose the graph: write {instead}x.detach().numpy()")
 
     if TYPE_CHECKING:
 
         def _host(self) -> Any: ...
 
     def numpy(self, *, force: bool = False) -> Array:
-        """A copy of the values as a NumPy array, of the same shape and dtype. Raises GraphError if the tensor requires
-        a gradient, which would be lost: detach() first, or say force=True."""
+        """Return a copy of the values as a NumPy array of the same shape and dtype. Raises GraphError if the tensor
+        requires a gradient, which would be lost: detach() first, or pass force=True."""
         if self.node is not None and not force:
             raise GraphError("numpy() would drop the gradient of a tensor that requires one; use .detach().numpy()")
         values: Array = self._host()
-        return values.copy() if self.device == "cpu" else values  # a GPU's have been copied to the host
+        return values.copy() if self.device == "cpu" else values  # from a GPU, they are a copy already
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
@@ -34,15 +53,18 @@ class Interop(Attributes):
         return self.numpy().astype(dtype or self.dtype, copy=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickling and copy.copy keep the values, the device and whether a gradient is required, but not the graph or
-        .grad. Tensors that share memory no longer share it afterwards. Where a pickle's device is missing, loading it
-        raises backend.DeviceError: a checkpoint, or .cpu() before, serves for another machine."""
+        """What pickle and copy.copy keep: the values, the device and requires_grad, but not the graph or .grad.
+
+        Tensors that share memory no longer share it afterwards. Loading raises backend.DeviceError if the device is
+        missing: for another machine, pickle x.cpu() or save a checkpoint."""
         self._check_leaf()
         return _rebuilt, (type(self), self._host().copy(), self.requires_grad, str(self.device))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """A leaf on the same device with memory, .grad and attributes of its own, but no hooks. Tensors that share
-        memory no longer share it afterwards; what is one Tensor stays one."""
+        """Return a leaf on the same device with memory, .grad and attributes of its own, but no hooks.
+
+        Tensors that share memory no longer share it afterwards. A Tensor that is copied twice in one deepcopy stays
+        one Tensor."""
         refuse("copying a Tensor with deepcopy")
         self._check_leaf()
         on = self.storage.backend
@@ -57,18 +79,19 @@ class Interop(Attributes):
         return y
 
     def _check_leaf(self) -> None:
+        """Raise GraphError unless this is a leaf."""
         if not self.is_leaf:
             raise GraphError("only leaves can be pickled or deep-copied; detach() first")
 
     def item(self) -> float:
-        """The one element as a Python number: a float, an int or a bool. Raises ValueError if there are more."""
+        """Return the one element as a Python float, int or bool. Raises ValueError for another number of elements."""
         if self.numel() != 1:
             raise ValueError(f"item() needs a tensor of one element, this has shape {self.shape}")
         number: float = self._host().item()
         return number
 
     def tolist(self) -> Any:
-        """Nested lists of Python numbers, as deep as there are dims; of a Tensor of no dims, a number."""
+        """Return nested lists of Python numbers, as deep as there are dims; a number if there are none."""
         return self._host().tolist()
 
     def __float__(self) -> float:
@@ -78,7 +101,7 @@ class Interop(Attributes):
         return int(self.item())
 
     def __format__(self, spec: str) -> str:
-        """A tensor of no dims as its number, f"{loss:.4f}"; of others, f"{x}" is str(x), and a format raises."""
+        """Format a tensor without dims as its number: f"{loss:.4f}". Others have no formats: f"{x}" is str(x)."""
         if self.ndim == 0:
             return format(self.item(), spec)
         if spec:
@@ -97,6 +120,7 @@ class Interop(Attributes):
 
 
 def _rebuilt(cls: Any, array: Any, requires_grad: bool, device: str = "cpu") -> Any:
+    """Return the Tensor that a pickle holds."""
     on = backend.get(device)
     x = cls._wrap(on.from_numpy(array), Storage(on))
     return x.requires_grad_(requires_grad) if type(x) is cls else cls(x, requires_grad)

@@ -133,7 +133,7 @@ def test_padding_idx():
 WRONG = {
     "broadcasting": (lambda: F.mse_loss(mg.ones(3, 1), mg.ones(3)), ValueError, r"target of shape \(3, 1\)"),
     "ints": (lambda: F.mse_loss(mg.arange(3), mg.arange(3)), TypeError, "floating-point"),
-    "a number": (lambda: F.mse_loss(mg.ones(3), 1.0), TypeError, "must be a Tensor, got float"),
+    "a number": (lambda: F.mse_loss(mg.ones(3), 1.0), TypeError, "must be a Tensor, got a float"),
     "reduction": (lambda: F.mse_loss(mg.ones(3), mg.ones(3), reduction="max"), ValueError, "got 'max'"),
     "a number of classes": (lambda: F.cross_entropy(mg.tensor(1.0), mg.tensor(1.0)), ValueError, "must have classes"),
     "weights": (

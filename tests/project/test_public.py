@@ -106,6 +106,8 @@ ARGUMENTS = {  # where the types alone do not tell what fits together
     "where": (X > 0, X, 0.0),
     "masked_fill": (X, X > 0, 0.0),
     "clamp": (X, 0.0),
+    "clip": (X, 0.0),
+    "mm": (X, X.T),
     "permute": (X, 1, 0),
     "transpose": (X, 0, 1),
     "flip": (X, 1),

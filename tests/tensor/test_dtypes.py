@@ -155,7 +155,7 @@ def test_numbers_that_int64_does_not_hold(value):
         "tensor": [lambda: mg.tensor([0, value], dtype=mg.int64), lambda: mg.as_tensor(value, dtype=mg.int64)],
         "full": [lambda: mg.full((2,), value, dtype=mg.int64), lambda: mg.full_like(x, value)],
         "scatter": [lambda: x.scatter(0, index, value)],
-        "copy": [lambda: x.fill_(value)],
+        "fill": [lambda: x.fill_(value)],
         "assignment": [lambda: x.__setitem__(0, value)],
     }
     for name, made in calls.items():

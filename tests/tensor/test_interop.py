@@ -78,13 +78,16 @@ def test_operators_between_arrays_and_tensors():
         (g,) = mg.grad(y.sum(), w)
         np.testing.assert_allclose(g.numpy(), dw, rtol=1e-14)
     assert isinstance(array < w, mg.Tensor)
+    array += w  # a new tensor, which has the gradient
+    assert isinstance(array, mg.Tensor) and array.requires_grad
 
 
 @pytest.mark.parametrize(
     "call",
     [
         lambda x: np.exp(x),
-        lambda x: np.add(np.ones(3), x),
+        lambda x: np.add(x, np.ones(3)),
+        lambda x: np.add(np.ones(3), x, out=np.zeros(3)),
         lambda x: np.add.reduce(x),
         lambda x: np.multiply.outer(x, x),
         lambda x: np.add(x, x, out=np.zeros(3)),

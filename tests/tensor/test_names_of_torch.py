@@ -123,7 +123,9 @@ def test_values_that_are_drawn_into_a_part():
     with pytest.raises(TypeError, match="normal_: the numbers are floats, and this tensor is int64"):
         mg.arange(3).normal_()
     leaf, state = mg.ones(2, requires_grad=True), mg.default_generator.state
-    with pytest.raises(mg.GraphError, match="normal_ changes a tensor in place"):
+    with pytest.raises(
+        mg.GraphError, match="normal_ changes a tensor in place, which has no gradient: change parameters under no_grad"
+    ):
         leaf.normal_()
     assert mg.default_generator.state == state and leaf.tolist() == [1, 1]
     with mg.no_grad():
@@ -144,3 +146,59 @@ def test_options_of_torch_that_change_nothing():
     assert mg.rand(2, generator=g).tolist() == mg.rand(2, generator=mg.Generator(3)).tolist()
     with pytest.raises(ValueError, match="unknown device"):
         mg.Generator(device="tpu")
+
+
+def test_short_names():
+    x = leaf(X)
+    assert mg.absolute is mg.abs and mg.clip is mg.clamp and mg.concat is mg.cat
+    np.testing.assert_allclose(mg.mm(x, x.T).detach(), X @ X.T, 1e-14)
+    assert x.type_as(mg.ones(2)).dtype == mg.float32 and mg.ones(4).expand_as(x).shape == (3, 4)
+    with pytest.raises(ValueError, match=r"mm is of two matrices, got shapes \(3, 4\) and \(4,\); use matmul"):
+        x.mm(x[0])
+    assert mg.max(mg.tensor([1, 5]), mg.tensor([3, 2])).tolist() == [3, 5] and mg.ones(2).min(mg.zeros(2)).sum() == 0
+
+
+def test_round_takes_halves_to_the_even_number():
+    x = mg.tensor([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.49999999999999994, -0.3, 1e300, math.inf], dtype=mg.float64)
+    np.testing.assert_array_equal(mg.round(x), np.round(x.numpy()))
+    assert math.isnan(mg.tensor(math.nan).round().item()) and mg.arange(3).round().tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 5, 8, 13])
+def test_prod(n):
+    x = np.random.default_rng(n).standard_normal((2, n, 3))
+    np.testing.assert_allclose(mg.prod(mg.tensor(x), 1), x.prod(1), 1e-14)
+    np.testing.assert_allclose(mg.tensor(x).prod(1, keepdim=True), x.prod(1, keepdims=True), 1e-14)
+    np.testing.assert_allclose(mg.tensor(x).prod(), x.prod(), 1e-14)
+    assert mg.arange(1, n + 1).prod().item() == math.prod(range(1, n + 1)) and mg.tensor(3.0).prod(0).item() == 3
+    y = leaf(np.where(x > 0.5, 0.0, x))  # several zeros in a product, or one
+    y.prod(1).sum().backward()
+    others = np.stack([np.delete(y.detach(), i, 1).prod(1) for i in range(n)], 1) if n else x
+    np.testing.assert_allclose(y.grad, others, 1e-13)
+
+
+def test_in_place_names_of_optimizers():
+    x, a, b = (mg.tensor(np.abs(X) + k) for k in (0, 1, 2))
+    kept = x.clone()
+    assert x.addcmul_(a, b, value=0.5) is x
+    np.testing.assert_allclose(x, kept + 0.5 * a * b)
+    np.testing.assert_allclose(x.clone().addcdiv_(a, b, value=-2), x - 2 * a / b)
+    np.testing.assert_allclose(x.clone().lerp_(a, 0.3), x + 0.3 * (a - x))
+    np.testing.assert_allclose(x.clone().sqrt_(), x.sqrt())
+
+
+def test_a_mask_may_be_larger_than_what_it_fills():
+    x, mask = mg.arange(4).reshape(1, 4), mg.tensor([[True, False, False, True], [False, True, True, False]])
+    assert x.masked_fill(mask, 9).tolist() == [[9, 1, 2, 9], [0, 9, 9, 3]]
+    with pytest.raises(ValueError, match="masked_fill_"):
+        x.masked_fill_(mask, 9)
+
+
+def test_losses_by_distance():
+    x, y = leaf([0.0, 1.0, 5.0]), mg.tensor([0.25, 3.0, 5.0], dtype=mg.float64)
+    assert F.l1_loss(x, y).item() == nn.L1Loss()(x, y).item() == 0.75
+    assert F.l1_loss(x, y, reduction="sum").item() == 2.25
+    assert F.smooth_l1_loss(x, y, reduction="none").tolist() == [0.03125, 1.5, 0.0]
+    assert nn.SmoothL1Loss(beta=0.5)(x, y).item() == pytest.approx((0.0625 + 1.75) / 3)
+    with pytest.raises(ValueError, match="beta must be positive, got 0"):
+        F.smooth_l1_loss(x, y, beta=0)

@@ -25,7 +25,7 @@ def test_ints_beside_a_tensor_whose_dtype_does_not_hold_them():
     index = mg.tensor([0])
     refused = {
         "floor_divide": lambda: x // 300, "where": lambda: x.masked_fill(x > 150, 300), "pow": lambda: x**300,
-        "copy": lambda: x.fill_(300), "assignment": lambda: x.__setitem__(0, -1), "full": lambda: mg.full_like(x, 300),
+        "fill": lambda: x.fill_(300), "assignment": lambda: x.__setitem__(0, -1), "full": lambda: mg.full_like(x, 300),
         "scatter": lambda: x.scatter(0, index, 300), "pad": lambda: F.pad(x, (1, 0), value=300),
         "mul": lambda: x * 2**64,
     }  # fmt: skip

@@ -1,0 +1,99 @@
+"""base/missing.txt: one name, one answer, and where the answer is a formula, PyTorch's values."""
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minigrad as mg
+from minigrad.base import missing
+from minigrad.base.missing import instead
+from minigrad.nn import functional as F
+
+RNG = np.random.default_rng(0)
+X, Y, P, T = (f(RNG.standard_normal((3, 5))) for f in (np.array, np.array, lambda x: np.exp(x) / 9, np.abs))
+T[0, :2] = 0.0
+SPECIAL = np.array([[math.nan, math.inf, -math.inf, -0.0, 2.5]])
+INDEX = np.array([[1, 0, 2, 1, 0]])
+
+# {name: how PyTorch is called on t, which stands for torch; inputs are float64}
+TORCH = {
+    "mv": lambda t, x, y: t.mv(x, y[0]),
+    "dot": lambda t, x, y: t.dot(x[0], y[0]),
+    "take_along_dim": lambda t, x, i: t.take_along_dim(x, i, 0),
+    "index_add": lambda t, x, i, y: t.index_add(x, 0, i[0, :3], y),
+    "ravel": lambda t, x: t.ravel(x),
+    "swapaxes": lambda t, x: t.swapaxes(x, 0, 1),
+    "fliplr": lambda t, x: t.fliplr(x),
+    "flipud": lambda t, x: t.flipud(x),
+    "trace": lambda t, x: t.trace(x),
+    "tan": lambda t, x: t.tan(x),
+    "sinh": lambda t, x: t.sinh(x),
+    "cosh": lambda t, x: t.cosh(x),
+    "exp2": lambda t, x: t.exp2(x),
+    "log2": lambda t, p: t.log2(p),
+    "log10": lambda t, p: t.log10(p),
+    "expm1": lambda t, x: t.expm1(x),
+    "logaddexp": lambda t, x, y: t.logaddexp(x, y),
+    "logit": lambda t, p: t.logit(p),
+    "ceil": lambda t, x: t.ceil(x * 3),
+    "trunc": lambda t, x: t.trunc(x * 3),
+    "fmod": lambda t, x, y: t.fmod(x * 9, y),
+    "median": lambda t, x: t.median(x, 1, keepdim=True).values,
+    "kthvalue": lambda t, x: t.kthvalue(x, 2, 1, keepdim=True).values,
+    "count_nonzero": lambda t, x: t.count_nonzero(x),
+    "nan_to_num": lambda t, s: t.nan_to_num(s),
+    "kl_div": lambda t, x, q: t.nn.functional.kl_div(x, q, reduction="none"),
+    "huber_loss": lambda t, x, y: t.nn.functional.huber_loss(x, y, delta=0.4),
+    "logsigmoid": lambda t, x: t.nn.functional.logsigmoid(x),
+    "prelu": lambda t, x: t.nn.functional.prelu(x, t.tensor([0.3], dtype=t.float64)),
+    "cosine_similarity": lambda t, x, y: t.cosine_similarity(x, y, 1),
+    "normalize": lambda t, z: t.nn.functional.normalize(z, dim=1),
+}
+SCALED = {"ceil": 3, "trunc": 3, "fmod": 9}  # so that there are integers to round to
+
+
+def test_one_name_one_answer():
+    lines = Path(missing.__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    names = [name for line in lines for name in line.partition(": ")[0].split()]
+    assert len(names) == len(set(names)) == len(instead())
+    assert (instead()["ravel"], instead()["swapaxes"]) == ("x.flatten()", "x.transpose(dim0, dim1)")
+    assert {*TORCH} <= {*names}
+
+
+def formula(name):
+    """The code of an answer: what stands before a condition such as ", for n elements"."""
+    return re.split(r", (?:of|for|in|its|with|where)\b", instead()[name])[0]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", TORCH)
+def test_formulas_give_pytorchs_values(name):
+    torch = pytest.importorskip("torch")
+    zeros = X * (np.arange(3)[:, None] != 1)  # a row of zeros
+    arrays = {"x": X, "y": Y, "p": P, "s": SPECIAL, "z": zeros, "q": T, "i": INDEX}
+    if name in ("normalize", "cosine_similarity"):
+        arrays |= {"x": zeros}
+    if name == "trace":
+        arrays |= {"x": X[:, :3]}
+    call = TORCH[name]
+    wanted = call(torch, *[torch.tensor(arrays[k]) for k in call.__code__.co_varnames[1 : call.__code__.co_argcount]])
+    values = {k: mg.tensor(v) for k, v in arrays.items()}
+    values |= {"mg": mg, "F": F, "math": math, "dim": 1, "n": 5, "k": 2, "dim0": 0, "dim1": 1, "w": 0.3, "delta": 0.4}
+    values |= {"t": values["q"], "x": mg.tensor(arrays["x"] * SCALED.get(name, 1))}
+    if name in ("mv", "dot"):
+        values |= {"v": values["y"][0], "y": values["y"][0], "x": values["x"] if name == "mv" else values["x"][0]}
+    if name in ("log2", "log10", "logit"):
+        values["x"] = values["p"]
+    if name == "nan_to_num":
+        values["x"] = values["s"]
+    if name == "normalize":
+        values["x"] = values["z"]
+    if name == "take_along_dim":
+        values["dim"] = 0
+    if name == "index_add":
+        values |= {"dim": 0, "i": values["i"][0, :3].reshape(3, 1).expand(3, 5)}
+    found = eval(formula(name), values)
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-13, atol=1e-13)
