@@ -52,6 +52,9 @@ mg.ones(()) mg.full((2,),x.ndim) mg.eye(2) mg.arange(3) mg.linspace(0,1,3) mg.ra
 mg.randperm(3) mg.zeros_like(x) mg.ones_like(x) mg.full_like(x,2) mg.randn_like(x) mg.empty(0) x.tolist() x.numpy()
 x.sum().item() x.numel() x.dim() x.size() x.size(-1) x.stride() x.is_contiguous() x.shape x.ndim x.dtype x.device
 x.is_leaf x.requires_grad x.grad x.is_floating_point()
+x.absolute() x.clip(0,1) x.round() x.prod() x.prod(0) x.prod(-1,keepdim=True) x.max(x*0) x.mm(x) x.mm(x.mT)
+mg.concat([x]) x.type_as(x) x.expand_as(x) x.sqrt_() x.addcmul_(x,x) x.addcdiv_(x,x+9,value=2) x.lerp_(x*2,0.5)
+F.l1_loss(x,x*2) F.smooth_l1_loss(x,x*2)
 """.split()  # noqa: SIM905
 UNTRIED = {"backward", "grad_fn", "register_hook", "retain_grad", "array", "storage", "node", "cpu", "cuda"}
 UNTRIED |= {"op", "half"}  # a step on a CPU takes no float16
