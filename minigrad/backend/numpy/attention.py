@@ -1,26 +1,26 @@
-"""Attention: the pattern alone, and in one go, some queries at a time, so that no more than BLOCK scores are held."""
+"""Attention: the pattern alone, and all of attention, for some queries at a time so that only BLOCK scores are held."""
 
 import functools
 
 import numpy as np
 
 from .elementwise import log
-from .precision import in_single, is_half
+from .precision import as_single, in_single, is_half
 from .reduce import row_dots, row_sums
-from .softmax import finite_top, softmax_
+from .softmax import finite_max, softmax_rows
 
 BLOCK = 1 << 22  # scores at a time
 
 
-def _wide(stored):
-    """float16 is for storage: compute in float32, and give back the first `stored` results in float16."""
+def _in_single(stored):
+    """Decorate a primitive: it computes float16 in float32, and returns only its first `stored` results in float16."""
 
     def decorator(function):
         @functools.wraps(function)
         def wrapper(self, first, *args):
+            results = function(self, as_single(first), *map(as_single, args))
             if not is_half(first):
-                return function(self, first, *args)
-            results = function(self, *[x.astype(np.float32) if is_half(x) else x for x in (first, *args)])
+                return results
             return *(x.astype(np.float16) for x in results[:stored]), *results[stored:]
 
         return wrapper
@@ -29,69 +29,58 @@ def _wide(stored):
 
 
 class Attention:
-    @_wide(1)
+    @_in_single(stored=1)
     def attention(self, q, k, v, mask, bias, scale, is_causal, keep=None, kept=1.0):
-        """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2), without T × S scores at a time.
+        """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2).
 
         q (B, nh, T, D), k (B, nkv, S, D), v (B, nkv, S, Dv), nh a multiple of nkv. mask (bool, True: attend) and bias
         (of q's dtype) are (B, nh, T, S), broadcast by strides of 0, or None. Causal: query i sees keys up to i. A query
-        that sees nothing gives zeros. lse is ln Σ exp of each row's scores in two parts, so that no digits are lost:
-        the largest score, and the rest, ∞ for a row that sees nothing. o lies in memory as (B, T, nh, Dv), as the
-        projection that follows wants it. keep (B, nh, T, S), bool, or None: dropout's, which multiplies the pattern by
-        `kept`, or by 0, before it meets v; only for attention_fits(dropout=True)."""
-        (B, nh, T, _), (S, Dv) = q.shape, v.shape[2:]
+        that sees nothing gives zeros.
+
+        lse is ln Σ exp of each row's scores in two parts, so that no digits are lost: the largest score, and the rest,
+        which is ∞ for a row that sees nothing. o lies in memory as (B, T, nh, Dv), as the projection that follows wants
+        it. keep: None or dropout's mask, bool (B, nh, T, S): it multiplies the pattern by `kept` or by 0 before it
+        meets v."""
+        (B, nh, T, _), (S, Dv), nkv = q.shape, v.shape[2:], k.shape[1]
         o = np.empty((B, T, nh, Dv), q.dtype).transpose(0, 2, 1, 3)
         lse = np.empty((B, nh, T, 2), q.dtype)
-        all_seen = mask is None and bias is None and not is_causal
         for b, t in _blocks(B, nh, T, S):
-            p = _scores(q, k, mask, bias, scale, is_causal, b, t)
-            if S == 0:
-                top = np.zeros((*p.shape[:-1], 1), p.dtype)
-            else:
-                top = p.max(-1, keepdims=True) if all_seen else finite_top(p)
-            p -= top
-            np.exp(p, out=p)
-            total = row_sums(p)
-            p /= np.maximum(total, 1)  # the largest score alone makes it 1, unless the query sees nothing
+            scores = _scores(q, k, mask, bias, scale, is_causal, b, t)
+            top = finite_max(scores) if S else np.zeros((*scores.shape[:-1], 1), scores.dtype)
+            e = np.exp(scores - top)
+            total = row_sums(e)
+            pattern = e / np.maximum(total, 1)  # the largest score alone makes it 1, unless the query sees nothing
             if keep is not None:
-                p *= _grouped(keep, k.shape[1])[b, :, :, t] * p.dtype.type(kept)
-            part = o[b, :, t]
-            part[...] = np.matmul(p, v[b, :, None]).reshape(part.shape)
-            total[total == 0] = np.inf  # so that exp(scores - lse) is 0
-            both = lse[b, :, t]
-            both[..., :1] = top.reshape(*both.shape[:-1], 1)
-            both[..., 1:] = log(total).reshape(*both.shape[:-1], 1)
+                pattern = pattern * _grouped(keep, nkv)[b, :, :, t] * pattern.dtype.type(kept)
+            rest = log(np.where(total == 0, total.dtype.type(np.inf), total))  # with ∞, exp(scores - lse) is 0
+            o[b, :, t] = _heads(np.matmul(pattern, v[b, :, None]))
+            lse[b, :, t] = _heads(np.concatenate([top, rest], -1))
         return o, lse
 
-    @_wide(3)
+    @_in_single(stored=3)
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal, keep=None, kept=1.0):
         """dq, dk, dv. The pattern is computed again from the scores and lse."""
         (B, nh, T, _), (nkv, S) = q.shape, k.shape[1:3]
         dq, dk, dv = np.zeros(q.shape, q.dtype), np.zeros(k.shape, q.dtype), np.zeros(v.shape, q.dtype)
         for b, t in _blocks(B, nh, T, S):
-            p = _scores(q, k, mask, bias, scale, is_causal, b, t)
+            q_block, do_block = _grouped(q, nkv)[b, :, :, t], _grouped(do, nkv)[b, :, :, t]
             top, rest = (_grouped(lse[..., i : i + 1], nkv)[b, :, :, t] for i in (0, 1))
-            p -= top
-            p -= rest
-            np.exp(p, out=p)
-            dob = _grouped(do, nkv)[b, :, :, t]
-            ds = np.matmul(dob, v[b, :, None].swapaxes(-1, -2))
-            dropped = p
+            pattern = np.exp(_scores(q, k, mask, bias, scale, is_causal, b, t) - top - rest)
+            dpattern = np.matmul(do_block, v[b, :, None].swapaxes(-1, -2))
+            dropped = pattern
             if keep is not None:
-                factor = _grouped(keep, nkv)[b, :, :, t] * p.dtype.type(kept)
-                ds *= factor
-                dropped = p * factor
-            ds -= row_dots(ds, p)  # = do · o, but exactly 0 less for a query that sees one key
-            ds *= p
-            ds *= ds.dtype.type(scale)
-            dq[b, :, t] = np.matmul(ds, k[b, :, None]).reshape(dq[b, :, t].shape)
-            dk[b] += np.matmul(ds.swapaxes(-1, -2), _grouped(q, nkv)[b, :, :, t]).sum(2)
-            dv[b] += np.matmul(dropped.swapaxes(-1, -2), dob).sum(2)
+                factor = _grouped(keep, nkv)[b, :, :, t] * pattern.dtype.type(kept)
+                dpattern, dropped = dpattern * factor, pattern * factor
+            # row_dots is do · o, but exactly dpattern for a query that sees one key
+            ds = (dpattern - row_dots(dpattern, pattern)) * pattern * pattern.dtype.type(scale)
+            dq[b, :, t] = _heads(np.matmul(ds, k[b, :, None]))
+            dk[b] += np.matmul(ds.swapaxes(-1, -2), q_block).sum(2)
+            dv[b] += np.matmul(dropped.swapaxes(-1, -2), do_block).sum(2)
         return dq, dk, dv
 
     def attention_fits(self, dtype, D, dropout=False):
-        """Do attention() and its backward support heads of this size, and dropout, which takes a CPU less time with the
-        pattern held? Kernels have limits, NumPy has none."""
+        """True if attention() handles heads of size D, and dropout. Kernels have limits; NumPy takes any size. (On a
+        CPU the unfused form is faster with dropout.)"""
         return not dropout
 
     @in_single
@@ -100,23 +89,21 @@ class Attention:
 
         scores (…, T, S); mask: bool (True: attend), broadcast to scores, or None. Causal: query i of T sees keys up to
         i, as in PyTorch (aligned at the top left). A row with nothing to see is zeros."""
-        x = np.multiply(scores, scale, dtype=scores.dtype)
+        x = scores * scores.dtype.type(scale)
         if mask is not None:
-            np.copyto(x, -np.inf, where=~mask)
+            x = np.where(mask, x, -np.inf)
         if is_causal:
-            np.copyto(x, -np.inf, where=np.tri(*x.shape[-2:]) == 0)
-        return softmax_(x)
+            x = np.where(np.tri(*x.shape[-2:], dtype=np.bool_), x, -np.inf)
+        return softmax_rows(x)
 
     @in_single
     def attention_pattern_backward(self, dy, y, scale):
-        dx = dy - row_dots(dy, y)
-        dx *= y
-        dx *= scale
-        return dx
+        """dscores; y = attention_pattern(scores)."""
+        return (dy - row_dots(dy, y)) * y * y.dtype.type(scale)
 
 
 def _blocks(B, nh, T, S):
-    """Slices of batches and of queries whose scores number about BLOCK."""
+    """Yield slices of batches and of queries with about BLOCK scores together."""
     rows = max(1, min(T, BLOCK // max(1, nh * S)))
     batches = max(1, min(B, BLOCK // max(1, nh * rows * S)))
     for b in range(0, B, batches):
@@ -127,6 +114,11 @@ def _blocks(B, nh, T, S):
 def _grouped(x, nkv):
     """(B, nh, T, D) as (B, nkv, group, T, D): the heads that share keys and values side by side."""
     return x.reshape(x.shape[0], nkv, x.shape[1] // max(nkv, 1), *x.shape[2:])
+
+
+def _heads(x):
+    """(B, nkv, group, T, D) as (B, nh, T, D): the inverse of _grouped."""
+    return x.reshape(x.shape[0], x.shape[1] * x.shape[2], *x.shape[3:])
 
 
 def _scores(q, k, mask, bias, scale, is_causal, b, t):

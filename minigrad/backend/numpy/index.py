@@ -1,4 +1,4 @@
-"""Reading, writing and adding by index."""
+"""Reading, writing and adding by index. The adjoint of reading adds at the same index."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ class Index:
         return y if type(y) is np.ndarray else x[(*index, ...)]
 
     def setitem(self, x, index, value):
-        """Write a value there, broadcast and cast. value: an array or a number."""
+        """Write value, an array or a number, broadcast and cast, at index."""
         x[index] = value
 
     def getitem_add(self, shape, index, dy):
@@ -20,7 +20,7 @@ class Index:
         parts = index if isinstance(index, tuple) else (index,)
         if any(isinstance(i, np.ndarray) and i.dtype != bool for i in parts):
             return added(shape, index, dy)
-        dx = np.zeros(shape, dy.dtype)  # slices, numbers and masks name each element once
+        dx = np.zeros(shape, dy.dtype)  # slices, ints and masks name each element once
         dx[index] = dy
         return dx
 
@@ -35,11 +35,11 @@ class Index:
         return added(shape, tuple(places), dy)
 
     def flatnonzero(self, x):
-        """Where bools, flattened, are True: int64 (n,). Waits for a GPU."""
+        """The places where bools, flattened, are True: int64 (n,). Waits for a GPU."""
         return np.flatnonzero(x)
 
     def take(self, x, index):
-        """Rows of x: (V, C) and (…) -> (…, C)."""
+        """Rows of x (V, C) at index (…): (…, C)."""
         return np.take(x, index, axis=0)
 
     def take_add(self, rows, index, dy):
@@ -56,8 +56,8 @@ class Index:
 
 
 def added(shape, index, dy):
-    """Zeros of `shape` with dy added at `index`, in a type that many can be added in."""
+    """Zeros of `shape` with dy added at `index`; floats are summed in float64."""
     dtype = wide(dy.dtype) if dy.dtype.kind == "f" else dy.dtype
     dx = np.zeros(shape, dtype)
-    np.add.at(dx, index, dy.astype(dtype, copy=False))  # many times as slow where the dtypes differ
+    np.add.at(dx, index, dy.astype(dtype, copy=False))
     return dx.astype(dy.dtype, copy=False)

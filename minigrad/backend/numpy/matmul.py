@@ -1,4 +1,4 @@
-"""Matrix products, by the BLAS that NumPy comes with."""
+"""Matrix products, computed by NumPy's BLAS."""
 
 import math
 
@@ -11,26 +11,26 @@ from .reduce import column_sums
 class Matmul:
     @in_single
     def matmul(self, a, b):
-        """(…, n, k) @ (…, k, m) -> (…, n, m), batch dims broadcast."""
+        """(…, n, k) @ (…, k, m) -> (…, n, m); batch dims broadcast."""
         return np.matmul(a, b)
 
     @in_single
     def linear(self, x, weight, bias):
         """x (…, k), weight (m, k), bias (m,) or None -> (…, m)."""
         y = np.matmul(as_matrix(x), weight.T)
-        if bias is not None:
-            y += bias
+        y = y if bias is None else y + bias
         return y.reshape(x.shape[:-1] + y.shape[1:])
 
     @in_single
     def linear_backward(self, dy, x, weight, wanted):
         """dy (…, m), x (…, k), weight (m, k) -> dx, dweight, dbias, those that are wanted."""
-        flat = as_matrix(dy)
-        dx = np.matmul(flat, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
-        dweight = np.matmul(flat.T, as_matrix(x)) if wanted[1] else None
-        return dx, dweight, column_sums(flat) if wanted[2] else None
+        rows = as_matrix(dy)
+        dx = np.matmul(rows, weight).reshape(dy.shape[:-1] + weight.shape[1:]) if wanted[0] else None
+        dweight = np.matmul(rows.T, as_matrix(x)) if wanted[1] else None
+        dbias = column_sums(rows) if wanted[2] else None
+        return dx, dweight, dbias
 
 
 def as_matrix(x):
-    """(…, n) as (N, n); a view where the layout allows."""
+    """x (…, n) as (N, n)."""
     return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])

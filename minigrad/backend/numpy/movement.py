@@ -1,4 +1,4 @@
-"""Arrays: making them, and moving their elements."""
+"""Making arrays, and moving their elements."""
 
 import functools
 
@@ -10,19 +10,23 @@ from .. import devices
 class Movement:
     device = devices.device("cpu")  # a GPU backend says "cuda"
     array_type = np.ndarray  # the type of the backend's arrays
-    captures = False  # can steps be captured? See replay/captured.py
-    warns = True  # must primitives be called within quietly()? If not, they silence NumPy themselves
+    captures = False  # True: steps can be captured, see replay/captured.py
+    warns = True  # True: primitives must be called within quietly(). False: they silence NumPy themselves
 
-    asarray = staticmethod(np.asarray)  # x, or what NumPy makes of it, as an array of this backend
+    asarray = staticmethod(np.asarray)  # an array of this backend from a scalar or another array
     zeros = staticmethod(np.zeros)
     full = staticmethod(np.full)
     overlap = staticmethod(np.may_share_memory)
-    quietly = staticmethod(functools.partial(np.errstate, all="ignore"))  # inside, NumPy does not warn of NaN and Inf
+    quietly = staticmethod(
+        functools.partial(np.errstate, all="ignore")
+    )  # a block in which NumPy warns of no NaN or Inf
 
     def to_numpy(self, x):
+        """The values on the host: a copy, or on a CPU the array itself."""
         return x
 
     def from_numpy(self, x):
+        """An array of this backend with the values of an np.ndarray: a copy, or on a CPU the array itself."""
         return x
 
     def arange(self, start, end, step, dtype):
@@ -30,26 +34,26 @@ class Movement:
         return np.arange(start, end, step).astype(dtype)
 
     def is_compact(self, x):
-        """Is it dense, row-major and writeable? Then in-place arithmetic may use it."""
+        """True if x is contiguous and writeable, so that it may be changed in place element by element."""
         return x.flags.c_contiguous and x.flags.writeable
 
     def is_writeable(self, x):
-        """Not the result of expand, whose places share memory."""
+        """False for the result of expand, whose elements share memory."""
         return x.flags.writeable
 
     def copy(self, x):
-        """Dense and row-major."""
+        """A contiguous copy."""
         return x.copy(order="C")
 
     def reshape(self, x, shape):
-        """A view where one is possible."""
+        """A view if the strides allow, else a copy."""
         return x.reshape(shape)
 
     def permute(self, x, dims):
         """A view."""
         return x.transpose(dims)
 
-    expand = staticmethod(np.broadcast_to)  # a view: broadcast, with strides of 0
+    expand = staticmethod(np.broadcast_to)  # a view, with strides of 0
     cat = staticmethod(np.concatenate)  # one after the other along dim
     stack = staticmethod(np.stack)  # side by side along a new dim
 

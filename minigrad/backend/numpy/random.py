@@ -1,4 +1,4 @@
-"""Random numbers and dropout."""
+"""Random numbers, and dropout, from Philox streams. Large arrays are filled AT_ONCE numbers at a time."""
 
 import math
 
@@ -8,7 +8,7 @@ from ..philox import AT_ONCE, Draw, doubles, words
 
 
 class Random:
-    """`draw` says at which block (four words of 32 bits) of which Philox stream the words begin."""
+    """draw: at which block (four words of 32 bits) of which Philox stream the words begin."""
 
     random_words = staticmethod(words)  # (draw, n) -> (n,) uint32
 
@@ -16,12 +16,13 @@ class Random:
         """Numbers in [0, 1), of 53 random bits in float64, 24 in float32 and 11 in float16."""
         y = np.empty(math.prod(shape), dtype)
         for first in range(0, y.size, AT_ONCE):
-            some = y[first : first + AT_ONCE]
-            some[:] = _uniform(draw, first, some.size, y.dtype)
+            part = y[first : first + AT_ONCE]
+            part[:] = _uniform(draw, first, part.size, y.dtype)
         return y.reshape(shape)
 
     def random_normal(self, draw, shape, dtype):
-        """Computed in float64."""
+        """Standard normal numbers by Box and Muller's transform, computed in float64: pairs of uniform numbers become
+        the first half of the result, the cosines, and its second half, the sines."""
         y = np.empty(math.prod(shape), dtype)
         pairs = -(-y.size // 2)
         cosines, sines = y[:pairs], y[pairs:]
@@ -30,8 +31,8 @@ class Random:
             radius = np.sqrt(-2 * np.log1p(-doubles(draw, first, n)))
             angle = 2 * np.pi * doubles(draw, pairs + first, n)
             for half, wave in (cosines, np.cos), (sines, np.sin):
-                some = half[first : first + n]
-                some[:] = (radius * wave(angle))[: some.size]  # an odd count has no last sine
+                part = half[first : first + n]
+                part[:] = (radius * wave(angle))[: part.size]  # an odd count has no last sine
         return y.reshape(shape)
 
     def dropout(self, x, p, draw):
@@ -40,12 +41,12 @@ class Random:
         return x * mask, mask
 
     def dropout_mask(self, shape, p, draw):
-        """bool: where that mask is not 0."""
+        """bool: True where the mask of dropout() is not 0."""
         return self.random_words(draw, math.prod(shape)).reshape(shape) >= dropout_numbers(p)[0]
 
 
 def _uniform(draw, first, n, dtype):
-    """Numbers first … first + n - 1 of the stream that random_uniform draws: (n,). first: a multiple of 4."""
+    """Numbers first to first + n - 1 of those that random_uniform draws: (n,). first: a multiple of 4."""
     if dtype == np.float64:
         return doubles(draw, first, n)
     bits, drawn = random_bits(dtype), words(Draw(draw.key, draw.offset + first // 4), n)
@@ -53,10 +54,10 @@ def _uniform(draw, first, n, dtype):
 
 
 def random_bits(dtype):
-    """How many random bits a number below 1 has."""
+    """The number of random bits in a number of [0, 1)."""
     return {"float64": 53, "float32": 24, "float16": 11}[np.dtype(dtype).name]
 
 
 def dropout_numbers(p):
-    """(the least word that keeps its element, what kept elements are multiplied by)"""
+    """(the smallest word that keeps its element, the factor of kept elements)"""
     return int(p * 2**32), 1 / (1 - p) if p < 1 else 0.0

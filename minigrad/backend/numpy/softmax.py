@@ -11,52 +11,47 @@ class Softmax:
     @in_single
     def softmax(self, x, dim):
         """A slice along dim that is all -∞ gives zeros."""
-        if dim in (-1, x.ndim - 1):
-            return softmax_(x.copy(order="C"))
-        return np.moveaxis(softmax_(np.moveaxis(x, dim, -1).copy(order="C")), -1, dim)
+        return np.moveaxis(softmax_rows(np.moveaxis(x, dim, -1)), -1, dim)
 
     @in_single
     def softmax_backward(self, dy, y, dim):
-        """y = softmax(x)."""
+        """dx = y (dy - Σ dy y); y = softmax(x)."""
         dy, y = np.moveaxis(dy, dim, -1), np.moveaxis(y, dim, -1)
-        dx = dy - row_dots(dy, y)
-        dx *= y
-        return np.moveaxis(dx, -1, dim)
+        return np.moveaxis((dy - row_dots(dy, y)) * y, -1, dim)
 
     @in_single
     def log_softmax(self, x, dim):
-        y = np.moveaxis(x, dim, -1).copy(order="C")
-        if y.size:
-            y -= finite_top(y)
-            total = row_sums(np.exp(y))
-            total += total == 0  # a row that is all -inf stays so
-            y -= log(total)
-        return np.moveaxis(y, -1, dim)
+        """A slice along dim that is all -∞ stays so."""
+        x = np.moveaxis(x, dim, -1)
+        if x.size == 0:
+            return np.moveaxis(x.copy(), -1, dim)
+        y = x - finite_max(x)
+        return np.moveaxis(y - log(_or_one(row_sums(np.exp(y)))), -1, dim)
 
     @in_single
     def logsumexp(self, x, dim):
-        """dim stays, with size 1."""
-        x = np.moveaxis(x, dim, -1).copy(order="C")
+        """dim stays, with size 1. A slice that is all -∞, or empty, gives -∞."""
+        x = np.moveaxis(x, dim, -1)
         top = x.max(-1, keepdims=True, initial=-np.inf)
-        safe = np.where(np.isfinite(top), top, 0)
-        total = log(row_sums(np.exp(x - safe))) + safe  # ln 0 = -inf is right for a row of -inf
-        return np.moveaxis(np.where(top == np.inf, np.inf, total).astype(x.dtype), -1, dim)
+        shift = np.where(np.isfinite(top), top, 0).astype(x.dtype)
+        y = log(row_sums(np.exp(x - shift))) + shift
+        return np.moveaxis(np.where(top == np.inf, top, y).astype(x.dtype), -1, dim)
 
 
-def finite_top(x):
-    """The largest of each row, (…, n) -> (…, 1); 0 for a row of -inf, as -inf - (-inf) would be NaN."""
-    top = np.maximum.reduce(x, axis=-1, keepdims=True)
-    np.copyto(top, 0, where=top == -np.inf)
-    return top
+def finite_max(x):
+    """The largest of each row, (…, n) -> (…, 1); 0 for a row of -∞, as -∞ - (-∞) would be NaN."""
+    top = x.max(-1, keepdims=True)
+    return np.where(top == -np.inf, 0, top).astype(x.dtype)
 
 
-def softmax_(x):
-    """Softmax over the last dimension, in place. A row that is all -inf becomes zeros, not NaN."""
+def softmax_rows(x):
+    """Softmax over the last dim. A row that is all -∞ becomes zeros, not NaN."""
     if x.shape[-1] == 0:
-        return x
-    x -= finite_top(x)
-    np.exp(x, out=x)
-    total = row_sums(x)
-    total += total == 0
-    x /= total
-    return x
+        return x.copy()
+    y = np.exp(x - finite_max(x))
+    return y / _or_one(row_sums(y))
+
+
+def _or_one(total):
+    """1 in place of 0: the divisor of a row in which all is 0."""
+    return total + (total == 0)
