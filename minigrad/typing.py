@@ -1,6 +1,6 @@
-"""Types for annotations, for your own too: `from minigrad.typing import DTypeLike`.
+"""Types for annotations, in your programs too: `from minigrad.typing import DTypeLike`.
 
-They serve type checkers and editors; functions validate their arguments at run time."""
+They are for type checkers and editors; functions check their arguments at run time."""
 
 from collections.abc import Callable, Sequence
 from os import PathLike
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 __all__ = ["Array", "DType", "DTypeLike", "Dims", "FilePath", "Index", "Number", "Operand", "Size"]
 
 F = TypeVar("F", bound=Callable[..., Any])  # a function whose type a decorator keeps
-T = TypeVar("T", bound="Value")  # a Tensor; ops do not import Tensor
+T = TypeVar("T", bound="Value")  # a Tensor, or a subclass: ops do not import Tensor
 Array: TypeAlias = np.ndarray[Any, Any]  # NumPy's, of any shape and dtype
 DType: TypeAlias = np.dtype[Any]  # minigrad.float32, …
 DTypeLike: TypeAlias = DType | type[Any] | str  # minigrad.float32, np.float32, float, "float32"
 Dims: TypeAlias = int | Sequence[int] | None  # dims of a reduction; None means all
 Size: TypeAlias = int | Sequence[int]  # zeros(2, 3) or zeros((2, 3))
-Number: TypeAlias = float | np.number[Any] | np.bool_  # a bool or an int is a float too, to type checkers
-Operand: TypeAlias = "Value | Number | Array"  # beside a Tensor: x + 1, x + array
+Number: TypeAlias = float | np.number[Any] | np.bool_  # type checkers take bools and ints as floats
+Operand: TypeAlias = "Value | Number | Array"  # the other operand of x + 1, x + array
 FilePath: TypeAlias = str | PathLike[str]
 IndexPart: TypeAlias = (
     "int | slice | EllipsisType | Value | Array | np.integer[Any] | Sequence[int] | Sequence[Sequence[int]] | None"

@@ -1,8 +1,9 @@
 """Tensor, and the functions that make one.
 
-core.py is the class: its part in the graph, its ops as methods and operators, other dtypes and devices. It is built on
-attributes.py (shape, dtype, strides), inplace.py (changes of values) and interop.py (NumPy, Python, copies).
-creation.py makes tensors from data, filled or in sequence, sampling.py at random; gradients.py has grad().
+- core.py: the class. Its place in the graph, ops as methods and operators, other dtypes and devices.
+- attributes.py (shape, dtype, strides), inplace.py (changes of values) and interop.py (NumPy, Python, copies): the
+  classes that it is built on.
+- creation.py makes tensors from data, filled or in sequence, and sampling.py at random. gradients.py has grad().
 """
 
 from .core import Tensor, check_same_kind

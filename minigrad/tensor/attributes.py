@@ -1,4 +1,4 @@
-"""Shape, dtype, device and memory layout of a tensor, all read from its array."""
+"""Shape, dtype, device and memory layout of a tensor, read from its array."""
 
 import operator
 from typing import TYPE_CHECKING, overload
@@ -7,11 +7,11 @@ from ..autograd import Value
 
 
 class Attributes(Value):
-    """The part of Tensor with its attributes, under PyTorch's names."""
+    """The part of Tensor that describes it, under PyTorch's names."""
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # Value says their types
+    if not TYPE_CHECKING:  # Value declares their types
         shape = property(operator.attrgetter("array.shape"), doc="The sizes of the dims, a tuple of ints.")
         dtype = property(operator.attrgetter("array.dtype"), doc="The kind of the elements, as minigrad.float32.")
         ndim = property(operator.attrgetter("array.ndim"), doc="The number of dims.")
@@ -22,15 +22,15 @@ class Attributes(Value):
     @overload
     def size(self, dim: int) -> int: ...
     def size(self, dim: int | None = None) -> tuple[int, ...] | int:
-        """The shape, or the size of one dim. Raises IndexError for a missing dim."""
+        """Return the shape, or the size of one dim. Raises IndexError for a dim that is not there."""
         return self.shape if dim is None else self.shape[dim]
 
     def dim(self) -> int:
-        """The number of dims."""
+        """Return the number of dims."""
         return self.ndim
 
     def numel(self) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return int(self.array.size)
 
     @overload
@@ -38,16 +38,16 @@ class Attributes(Value):
     @overload
     def stride(self, dim: int) -> int: ...
     def stride(self, dim: int | None = None) -> tuple[int, ...] | int:
-        """The step in memory between neighbours along each dim, or along one, in elements."""
+        """Return the distance in memory between neighbours along each dim, or along one, in elements."""
         steps = tuple(n // self.dtype.itemsize for n in self.array.strides)
         return steps if dim is None else steps[dim]
 
     def is_contiguous(self) -> bool:
-        """True if the elements are stored row by row, without gaps."""
+        """Return True if the elements are stored row by row, without gaps."""
         return bool(self.array.flags.c_contiguous)
 
     def is_floating_point(self) -> bool:
-        """True for float16, float32 and float64."""
+        """Return True for float16, float32 and float64."""
         return bool(self.dtype.kind == "f")
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Making tensors: from data, filled, in sequence. sampling.py makes them at random."""
+"""Functions that make tensors: from data, filled, or in sequence. sampling.py makes them at random."""
 
 from reprlib import repr as shown
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import backend, dtypes
 from ..autograd import GraphError, Storage, is_grad_enabled
-from ..autograd.arguments import checked
+from ..autograd.arguments import checked, kind_of
 from ..dtypes import float32
 from ..ops.args import shape_of
 from ..typing import Array, DTypeLike, Number, Size
@@ -15,22 +15,23 @@ from .core import Tensor
 
 
 def _finish(array: Any, device: str, requires_grad: bool) -> Tensor:
-    """A host array as a Tensor on a device."""
+    """Return an array on the host as a Tensor on a device."""
     on = backend.get(device)
     return from_backend(on.from_numpy(array), on, requires_grad)
 
 
 def from_backend(array: Any, on: Any, requires_grad: bool = False) -> Tensor:
-    """A Tensor around an array of the backend `on`, whose memory it shares."""
+    """Return a Tensor around an array of the backend `on`. They share memory."""
     x = Tensor._wrap(array, Storage(on))
     return x if requires_grad is False else x.requires_grad_(requires_grad)
 
 
 def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-    """A Tensor with a copy of data, of its shape: numbers, nested lists, arrays, Tensors, and what np.array takes.
+    """Return a Tensor with a copy of data: numbers, nested lists, arrays, Tensors, and whatever np.array takes.
 
-    dtype None: an array keeps its dtype; Python floats become float32, ints int64, bools bool. Raises OverflowError for
-    Python's numbers that an integer dtype does not hold."""
+    dtype None: an array keeps its dtype; Python's floats become float32, ints int64, bools bool. Raises OverflowError
+    for a Python number that the integer dtype does not hold, TypeError for data that are not real numbers, and
+    ValueError for lists of different lengths."""
     if isinstance(data, Tensor):
         data = data.detach()._host()
     typed = hasattr(data, "__array__")
@@ -42,11 +43,13 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
-        raise ValueError("tensor: lists have different lengths; pad them") from None
+        raise ValueError("tensor: the lists have different lengths; pad them to one length") from None
     if dtype is None and not typed:
         dtype = {"f": dtypes.DEFAULT_FLOAT, "u": dtypes.int64}.get(array.dtype.kind)
-    if array.dtype == object and (odd := [x for x in array.flat if not isinstance(x, (int, float))]):
-        raise TypeError(f"tensor: {shown(odd[0])} is no number")
+    if array.dtype == object:
+        others = [x for x in array.flat if not isinstance(x, (int, float))]
+        if others:
+            raise TypeError(f"tensor: {shown(others[0])} is not a number")
     if not typed:
         dtypes.check_data("tensor", dtypes.as_dtype(dtype or dtypes.int64), array)
     wanted = dtypes.as_dtype(dtype or array.dtype)
@@ -54,6 +57,7 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
 
 
 def _without_tensors(data: Any, depth: int = 0) -> Any:
+    """Return nested lists with arrays in place of Tensors."""
     if isinstance(data, (list, tuple)):
         if depth > 64:  # the most dims that NumPy has
             raise ValueError("tensor: lists are nested more than 64 deep; does one contain itself?")
@@ -63,30 +67,31 @@ def _without_tensors(data: Any, depth: int = 0) -> Any:
     if isinstance(data, np.ndarray):
         return dtypes.plain("tensor", data)
     if data.requires_grad and is_grad_enabled():
-        raise GraphError("tensor() of a list would drop the gradients of its Tensors; minigrad.stack keeps them")
+        raise GraphError("tensor() of a list would drop the gradients of its Tensors: write minigrad.stack(list)")
     return data.detach()._host()
 
 
 def _first_is_typed(data: Any) -> bool:
+    """Return True if the first element of nested lists is an array or a scalar of NumPy's, which has a dtype."""
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
     return isinstance(data, (np.ndarray, np.generic))
 
 
 def as_tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu") -> Tensor:
-    """data as a Tensor: itself if it is one whose dtype and device fit, else a copy, as tensor() makes it."""
+    """Return data as a Tensor: itself if it is a Tensor of that dtype and device, else a copy, as tensor() makes it."""
     return data.to(device).to(dtype or data.dtype) if isinstance(data, Tensor) else tensor(data, dtype, device)
 
 
 def from_numpy(array: Array) -> Tensor:
-    """A Tensor with a copy of a NumPy array, of its shape and dtype."""
+    """Return a Tensor with a copy of a NumPy array, of its shape and dtype."""
     if not isinstance(array, np.ndarray):
-        raise TypeError(f"from_numpy needs a NumPy array, got {type(array).__name__}")
+        raise TypeError(f"from_numpy needs a NumPy array, got {kind_of(array)}; tensor() takes other data")
     return tensor(array)
 
 
 def _sizes(name: str, sizes: Any) -> tuple[int, ...]:
-    """The shape of a tensor to be made."""
+    """Return the shape that sizes, f(2, 3) or f((2, 3)), ask for."""
     shape: tuple[int, ...] = shape_of(name, sizes)
     if any(n < 0 for n in shape):
         raise ValueError(f"{name}: sizes must not be negative, got {shape}")
@@ -96,7 +101,7 @@ def _sizes(name: str, sizes: Any) -> tuple[int, ...]:
 def full(
     size: Size, fill_value: Number, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
-    """A Tensor of shape `size` filled with one value. dtype None: float32, int64 or bool, after the value."""
+    """Return a Tensor of shape `size` filled with a number. dtype None: float32, int64 or bool, as the number is."""
     if not isinstance(fill_value, (int, float)):
         value = dtypes.plain("full", fill_value)
         if value.ndim:
@@ -112,39 +117,42 @@ def full(
 
 
 def zeros(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-    """Zeros of a shape. zeros(2, 3) or zeros((2, 3)). Raises ValueError for negative sizes."""
+    """Return zeros: zeros(2, 3) or zeros((2, 3)). Raises ValueError for negative sizes."""
     return full(_sizes("zeros", size), 0, dtype, device, requires_grad)
 
 
 def ones(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-    """Ones of a shape. ones(2, 3) or ones((2, 3)). Raises ValueError for negative sizes."""
+    """Return ones: ones(2, 3) or ones((2, 3)). Raises ValueError for negative sizes."""
     return full(_sizes("ones", size), 1, dtype, device, requires_grad)
 
 
 def empty(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-    """A Tensor of a shape with arbitrary values: whatever was in its memory. Raises ValueError for negative sizes."""
+    """Return a Tensor with arbitrary values: empty(2, 3) or empty((2, 3)). Raises ValueError for negative sizes."""
     return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
+@checked
 def full_like(
     input: Tensor, fill_value: Number, dtype: DTypeLike | None = None, device: str | None = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """One value in input's shape, dtype and device, or others."""
+    """Return a Tensor filled with a number, of input's shape; of its dtype and device by default."""
     return full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad)
 
 
+@checked
 def zeros_like(
     input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Zeros of input's shape, dtype and device, or others."""
+    """Return zeros of input's shape; of its dtype and device by default."""
     return full_like(input, 0, dtype, device, requires_grad)
 
 
+@checked
 def ones_like(
     input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
-    """Ones of input's shape, dtype and device, or others."""
+    """Return ones of input's shape; of its dtype and device by default."""
     return full_like(input, 1, dtype, device, requires_grad)
 
 
@@ -153,7 +161,8 @@ def arange(
     start: float, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None, device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The vector start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 of floats."""
+    """Return the vector start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if an
+    argument is a float. Raises ValueError for a step of 0."""
     start, end = (0, start) if end is None else (start, end)
     if step == 0:
         raise ValueError("arange: step must not be 0")
@@ -168,7 +177,7 @@ def arange(
 def linspace(
     start: float, end: float, steps: int, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
-    """`steps` numbers from start to end, both included, evenly spaced. (steps,), computed in float64."""
+    """Return `steps` evenly spaced numbers from start to end, both included: (steps,), computed in float64."""
     return _finish(np.linspace(start, end, steps).astype(dtypes.as_dtype(dtype)), device, requires_grad)
 
 
@@ -176,13 +185,16 @@ def linspace(
 def eye(
     n: int, m: int | None = None, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
-    """The identity matrix. (n, m), or (n, n) if m is None: ones where row and column are the same, else zeros."""
+    """Return the matrix (n, m), or (n, n) if m is None, with ones on the main diagonal and zeros elsewhere."""
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, requires_grad)
 
 
 @checked
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
-    """int Tensor (…) -> int64 (…, num_classes): 1 at the class, else 0. num_classes -1: one more than the largest."""
+    """Return int64 (…, num_classes) of an int Tensor (…): 1 at the class, else 0. num_classes -1: the largest class +
+    1.
+
+    Raises IndexError for a class outside of [0, num_classes)."""
     low, high = (int(end.item()) for end in (input.min(), input.max())) if input.numel() else (0, -1)
     num_classes = high + 1 if num_classes == -1 else num_classes
     if low < 0 or high >= num_classes:

@@ -1,4 +1,4 @@
-"""grad(), and Op and FormulaOp as those see them who declare ops: what was saved comes back as Tensors."""
+"""grad(), and Op and FormulaOp for users: type checkers know that saved_inputs() and the like return Tensors."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
@@ -39,10 +39,10 @@ def grad(
     grad_outputs: Value | Sequence[Value | None] | None = None, retain_graph: bool | None = None,
     create_graph: bool = False, allow_unused: bool = False,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Gradients of outputs with respect to inputs, weighted by grad_outputs, as a tuple; touches no .grad.
+    """Return the gradients of outputs with respect to inputs, weighted by grad_outputs, as a tuple. No .grad changes.
 
-    outputs, inputs, grad_outputs: a Tensor or a sequence. Raises GraphError for an input that the outputs do not depend
-    on; with allow_unused, its gradient is None. retain_graph, create_graph: as in Tensor.backward."""
+    outputs, inputs, grad_outputs: a Tensor or a sequence. retain_graph, create_graph: as in Tensor.backward. Raises
+    GraphError for an input that the outputs do not depend on; with allow_unused, its gradient is None instead."""
     outputs = [outputs] if isinstance(outputs, Value) else list(outputs)
     inputs = [inputs] if isinstance(inputs, Value) else list(inputs)
     if grad_outputs is None or isinstance(grad_outputs, Value):

@@ -1,4 +1,4 @@
-"""Making tensors at random."""
+"""Functions that make tensors at random. All draw from `generator`, or from the one that manual_seed seeds."""
 
 from typing import Any
 
@@ -14,6 +14,7 @@ from .creation import _finish, _sizes, from_backend
 
 
 def _or_default(generator: Generator | None) -> Generator:
+    """Return generator, or the default one for None."""
     if not isinstance(generator, Generator | None):
         raise TypeError(f"generator must be a minigrad.Generator or None, got {generator!r}")
     return default_generator if generator is None else generator
@@ -22,6 +23,7 @@ def _or_default(generator: Generator | None) -> Generator:
 def _drawn(
     name: str, draw: Any, shape: Any, dtype: Any, device: str, requires_grad: bool, generator: Generator | None
 ) -> Tensor:
+    """Return numbers drawn by `draw`, a method of Generator, as a Tensor. name: of the public function."""
     dtype, on = dtypes.as_dtype(dtype), backend.get(device)
     if dtype.kind != "f":
         raise TypeError(f"{name} makes floats, not {dtype}; for integers use randint")
@@ -32,7 +34,7 @@ def rand(
     *size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
-    """Uniform in [0, 1). rand(2, 3) or rand((2, 3)). Raises TypeError for non-float dtypes."""
+    """Return uniform numbers in [0, 1): rand(2, 3) or rand((2, 3)). Raises TypeError unless dtype is a float."""
     return _drawn("rand", Generator.uniform, _sizes("rand", size), dtype, device, requires_grad, generator)
 
 
@@ -40,16 +42,18 @@ def randn(
     *size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False,
     generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
-    """Standard normal. randn(2, 3) or randn((2, 3)). Raises TypeError for non-float dtypes."""
+    """Return standard normal numbers: randn(2, 3) or randn((2, 3)). Raises TypeError unless dtype is a float."""
     return _drawn("randn", Generator.normal, _sizes("randn", size), dtype, device, requires_grad, generator)
 
 
+@checked
 def randn_like(
     input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
 ) -> Tensor:
-    """Standard normal, of input's shape, dtype and device, or others. Raises TypeError for dtypes that are no
-    floats."""
-    return randn(input.shape, dtype=dtype or input.dtype, device=device or input.device, generator=generator)
+    """Return standard normal numbers of input's shape; of its dtype and device by default. Raises TypeError unless the
+    dtype is a float."""
+    dtype, device = dtype or input.dtype, device or input.device
+    return _drawn("randn_like", Generator.normal, input.shape, dtype, device, False, generator)
 
 
 @checked
@@ -57,7 +61,7 @@ def randint(
     low: int, high: Any, size: Any = None, *, dtype: DTypeLike = int64, device: str = "cpu",
     generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
-    """Integers in [low, high), int64 or of a dtype: randint(low, high, size), or randint(high, size) from 0 on."""
+    """Return integers in [low, high): randint(low, high, size), or randint(high, size), which begins at 0."""
     if size is None:
         low, high, size = 0, low, high
     numbers = _or_default(generator).integers(low, high, _sizes("randint", (tuple(size),)))
@@ -66,7 +70,7 @@ def randint(
 
 @checked
 def randperm(n: int, device: str = "cpu", generator: Generator | None = None) -> Tensor:
-    """range(n) in random order: (n,), int64."""
+    """Return range(n) in random order: (n,), int64."""
     return _finish(_or_default(generator).permutation(n), device, False)
 
 
@@ -74,9 +78,11 @@ def randperm(n: int, device: str = "cpu", generator: Generator | None = None) ->
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None
 ) -> Tensor:
-    """Indices drawn in proportion to the rows of input, (n,) or (N, n), each ≥ 0 -> (num_samples,) or (N, num_samples).
+    """Return indices drawn in proportion to the rows of input, (n,) or (N, n): int64 (num_samples,) or (N,
+    num_samples).
 
-    On the host, in float64. Without replacement by the Gumbel trick: the num_samples largest of ln p + Gumbel noise."""
+    Drawn on the host, in float64. Without replacement by the Gumbel trick: the num_samples largest of ln p + Gumbel
+    noise. Raises ValueError for rows that are negative, not finite or all 0, and for more samples than there are."""
     p = input.detach().to("cpu").double().numpy()
     if p.ndim not in (1, 2) or not np.isfinite(p).all() or (p < 0).any() or (p.sum(-1) <= 0).any():
         raise ValueError(f"multinomial: each row of input, shape {input.shape}, must be finite, ≥ 0 and not all 0")

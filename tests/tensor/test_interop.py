@@ -106,7 +106,7 @@ def test_arrays_of_other_dtypes_are_refused():
             mg.ones(3) * other
         with pytest.raises(TypeError, match="minigrad has no dtype"):
             mg.from_numpy(other)
-    with pytest.raises(TypeError, match="from_numpy needs a NumPy array, got list"):
+    with pytest.raises(TypeError, match="from_numpy needs a NumPy array, got a list"):
         mg.from_numpy([1, 2])
 
 

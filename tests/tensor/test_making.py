@@ -45,7 +45,7 @@ WRONG = {
     "generator must be a minigrad.Generator or None, got 3": lambda: mg.rand(2, generator=3),
     "fewer choices have p > 0": lambda: mg.multinomial(mg.tensor([0.0, 1.0, 1.0]), 3),
     "num_samples must not be negative, got -1": lambda: mg.multinomial(mg.ones(3), -1),
-    "tensor: None is no number": lambda: mg.tensor([2, None]),
+    "tensor: None is not a number": lambda: mg.tensor([2, None]),
     "each row of input, shape (2,), must be finite": lambda: mg.multinomial(mg.tensor([-1.0, 2.0]), 1),
 }
 

@@ -52,7 +52,7 @@ class Attention:
             pattern = e / np.maximum(total, 1)  # the largest score alone makes it 1, unless the query sees nothing
             if keep is not None:
                 pattern = pattern * _grouped(keep, nkv)[b, :, :, t] * pattern.dtype.type(kept)
-            rest = log(np.where(total == 0, total.dtype.type(np.inf), total))  # with ∞, exp(scores - lse) is 0
+            rest = log(np.where(total == 0, total.dtype.type(np.inf), total))  # ∞ makes exp(scores - lse) 0
             o[b, :, t] = _heads(np.matmul(pattern, v[b, :, None]))
             lse[b, :, t] = _heads(np.concatenate([top, rest], -1))
         return o, lse

@@ -73,7 +73,7 @@ class Elementwise:
             return x / (1 + np.exp(-_two_u(x)))  # Φ = σ(2u); where e^-2u is ∞, this is the right 0
         if x.dtype == np.float64:
             return x * (0.5 * self.erfc(x * -math.sqrt(0.5)))
-        return x * (0.5 * (1 + self.erf(x * math.sqrt(0.5))))  # by erf_single: off by 1e-7 of 1 where Φ is tiny
+        return x * (0.5 * (1 + self.erf(x * math.sqrt(0.5))))  # erf_single is off by 1e-7 of 1 where Φ is tiny
 
     @in_single
     def gelu_backward(self, dy, x, y, approximate):

@@ -61,7 +61,7 @@ def _sort_keys(x, descending):
     """Integers in the order of x, int64. NaN is the largest, and -0 equals 0."""
     if x.dtype.kind == "f":
         x = x.astype(np.float32 if x.itemsize < 4 else x.dtype) + 0.0  # -0 + 0 is 0
-        bits = x.view(f"i{x.itemsize}")  # in the order of x where x ≥ 0; below, all bits but the sign are flipped
+        bits = x.view(f"i{x.itemsize}")  # their order is that of x where x ≥ 0; below, all bits but the sign flip
         most = np.iinfo(bits.dtype).max
         keys = np.where(np.isnan(x), most, bits ^ (bits >> bits.itemsize * 8 - 1 & most)).astype(np.int64)
     else:
