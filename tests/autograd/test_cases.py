@@ -1,4 +1,4 @@
-"""Declarations: the inputs that cases draw, and what an op is called."""
+"""Declarations of ops: the inputs that cases draw, and the names of ops."""
 
 import numpy as np
 import pytest
@@ -93,7 +93,7 @@ def test_a_declaration_is_found_by_its_name_class_or_function():
 
 
 def test_what_an_op_says_of_itself_stands():
-    """An op of a user's may compute in NumPy, unless it says that it only calls primitives."""
+    """An op of a user is taken to compute in NumPy, unless it declares that it only calls primitives."""
 
     class Twice(mg.Op):
         def forward(self, x):

@@ -15,7 +15,7 @@ def leaf(*shape):
 
 
 def shared(*tensors):
-    """Pairs of tensors that lie in the same memory."""
+    """Return the pairs of tensors that share memory."""
     arrays = [t.array for t in tensors]
     return [(i, j) for (i, a), (j, b) in itertools.combinations(enumerate(arrays), 2) if np.shares_memory(a, b)]
 
@@ -91,7 +91,7 @@ def test_accumulation_is_exactly_twice_and_leaves_the_old_grad_alone():
 
 
 class Product(mg.Op):
-    """y = Σ a b, whose backward is right for dy = 1 only and hands out the arrays that it saved."""
+    """y = Σ a b. Its backward returns the arrays that it saved, which is right for dy = 1 only."""
 
     private = False
 
@@ -130,7 +130,7 @@ def test_an_op_may_return_what_it_saved(op):
 
 
 class Keep(mg.Op):
-    """y = 2x, holding an array in between."""
+    """y = 2x, which saves an array."""
 
     alive: list = []
 

@@ -16,7 +16,7 @@ def close(x, expected):
 
 
 def hessian(f, x):
-    """The matrix of second derivatives of the scalar f(x), x of one dim."""
+    """Return the matrix of second derivatives of the scalar f(x), for x (n,)."""
     (g,) = mg.grad(f(x), x, create_graph=True)
     return np.stack([mg.grad(g[i], x, retain_graph=True)[0].numpy() for i in range(x.shape[0])])
 

@@ -10,7 +10,7 @@ DECLARED = [d for d in registry.values() if d.builtin]
 
 
 class Run:
-    """One forward of a declared op on a case, on copies of leaves, ready for backward."""
+    """The forward of a declared op on a case, on copies of leaves, whose backward can be run."""
 
     def __init__(self, declaration, case):
         rng = np.random.default_rng(3)
@@ -40,7 +40,7 @@ class Run:
 
 
 def change(x):
-    """Other values, within every op's domain: a permutation of the elements, or one element a little larger."""
+    """Return other values in the domain of every op: the elements permuted, or one of them slightly larger."""
     with mg.no_grad():
         if x.dtype == mg.bool_:
             x.copy_(~x.detach())
@@ -63,7 +63,7 @@ def assert_raises_or_unchanged(run, expected):
 
 
 def test_a_changed_input_or_output_raises_or_does_not_matter():
-    """And it raises where arrays are saved."""
+    """A second backward raises exactly if the op saved arrays."""
     noticed = set()
     for d in DECLARED:
         for case in d.cases:

@@ -17,7 +17,7 @@ from minigrad.nn import functional as F
 
 @contextlib.contextmanager
 def unreachable():
-    """Yields a list that afterwards holds the types of what only the garbage collector could free."""
+    """Yield a list. After the block it holds the types of the objects that only the garbage collector could free."""
     found = []
     gc.collect()
     enabled, flags = gc.isenabled(), gc.get_debug()
@@ -38,7 +38,7 @@ def unreachable():
 
 
 def resident():
-    """Bytes of memory this process occupies; 0 where /proc does not say."""
+    """Return the bytes of memory of this process, or 0 where there is no /proc."""
     path = Path("/proc/self/statm")
     return int(path.read_text().split()[1]) * 4096 if path.exists() else 0
 

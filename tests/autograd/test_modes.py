@@ -183,7 +183,7 @@ def test_anomaly_in_a_backward_with_unwanted_outputs(quiet):
 
 
 def test_anomaly_tells_a_nan_from_an_infinity_that_came_from_above(quiet):
-    """An Inf that dy brings is not the op's; a NaN that it makes of one is."""
+    """An Inf that comes with dy is not the op's fault; a NaN that the op makes of it is."""
     x = leaf(2)
     with mg.autograd.detect_anomaly():
         (x * 2.0).backward(mg.full((2,), np.inf, dtype=mg.float64))

@@ -1,4 +1,4 @@
-"""A view is a value of its own in the graph, also where it has the shape that its base has."""
+"""A view is a value of its own in the graph, even if it has the shape of its base."""
 
 import numpy as np
 import pytest

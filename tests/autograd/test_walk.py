@@ -1,4 +1,4 @@
-"""What the walk asks of ops and tells its callers: shapes, what is needed, grad(), misuse, ops of one's own."""
+"""The backward walk: shapes of gradients, self.needs, grad(), misuse, and ops of users."""
 
 import itertools
 
@@ -25,7 +25,7 @@ def close(x, expected):
 
 
 class Wrong(mg.Op):
-    """Its backward returns what `answer` makes of dy."""
+    """An op whose backward returns answer(dy)."""
 
     def forward(self, x, answer):
         return x * 1
@@ -67,7 +67,7 @@ def test_broadcasting_is_undone_by_the_engine():
 
 
 class Spy(mg.Op):
-    """y = a + b + c, noting what its backward was asked for."""
+    """y = a + b + c. Its backward notes self.needs."""
 
     asked: list = []
 

@@ -1,4 +1,4 @@
-"""Values against NumPy on drawn shapes in float64; memory layouts; empty tensors; NaN and infinity (R12)."""
+"""Values against NumPy in float64, on random shapes, memory layouts, empty tensors, NaN and infinity."""
 
 import warnings
 from functools import partial
@@ -32,7 +32,7 @@ def close(x, expected):
 
 
 def gradient(f, *arrays):
-    """f of leaves, and the gradient of the sum of f times fixed weights."""
+    """Return f of leaves, and the gradients of Σ f · fixed weights."""
     xs = [mg.tensor(a, requires_grad=True) for a in arrays]
     y = f(*xs)
     weights = normal(y.shape, 0)

@@ -20,7 +20,7 @@ def normal(*shape, seed=0, dtype=np.float64):
 
 
 def formula(q, k, v, seen=None, bias=0.0, scale=None):
-    """softmax(scale q kᵀ + bias) v with k and v for each head of q, in NumPy."""
+    """Return softmax(scale q kᵀ + bias) v, computed in NumPy with k and v repeated for each head of q."""
     scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale) + bias
     scores = np.where(np.broadcast_to(True if seen is None else seen, scores.shape), scores, -np.inf)
     top = scores.max(-1, keepdims=True, initial=-np.inf)
@@ -68,7 +68,7 @@ def test_shapes(query, key, value):
 @pytest.mark.parametrize("n", [4, 60])  # for NumPy; for kernels
 @pytest.mark.parametrize("d_k, d_v", [(8, 260), (260, 8), (128, 128), (8, 8)])
 def test_heads_of_any_size(n, d_k, d_v):
-    """Kernels take heads of at most 256, of queries and of values: what is larger takes the way of the formula."""
+    """Kernels take heads of at most 256. Larger ones are computed by the formula, with the same results."""
     q, k, v = normal(1, 2, n, d_k), normal(1, 2, n, d_k, seed=1), normal(1, 2, n, d_v, seed=2)
     for dtype, rtol in ((np.float64, 1e-11), (np.float32, 2e-4)):
         z = F.scaled_dot_product_attention(*(mg.tensor(x.astype(dtype)) for x in (q, k, v)), is_causal=True)
@@ -77,7 +77,7 @@ def test_heads_of_any_size(n, d_k, d_v):
 
 
 def test_kernels_say_what_fits():
-    """The largest tile of which two blocks fit into a multiprocessor's shared memory, or else one."""
+    """The tile is the largest of which two blocks fit into the shared memory of a multiprocessor, or else one."""
     on = Launched()
     sizes = 1, 32, 33, 64, 65, 128, 129, 256, 257
     found = {D: [on._shape(np.dtype(t), D, dk_dv_bytes) for t in ("float16", "float32", "float64")] for D in sizes}
@@ -159,7 +159,7 @@ def test_groups_share_keys_and_values():
 @pytest.mark.parametrize("block", [1, 7, 21, 42, 84, 200, 1 << 22])
 @pytest.mark.parametrize("masks", ["none", "causal", "mask", "bias", "all"])
 def test_blocks_of_queries_and_batches_change_nothing(block, masks, monkeypatch):
-    """7 queries of 7 keys, 2 heads, 3 batches: BLOCK scores are from a part of a row to more than there are."""
+    """7 queries of 7 keys, 2 heads, 3 batches. BLOCK is from less than a row of scores to more than all of them."""
     q, k, v, do = (normal(3, 2, 7, d, seed=i) for i, d in enumerate((4, 4, 5, 5)))
     mask = np.random.default_rng(5).random((3, 2, 7, 7)) < 0.7 if masks in ("mask", "all") else None
     bias = normal(3, 2, 7, 7, seed=6) if masks in ("bias", "all") else None
@@ -204,7 +204,7 @@ def test_attention_of_halves_is_computed_in_single(dtype):
 
 
 def test_dropout_in_one_pass():
-    """The reference that kernels are compared with, which no device uses, against its formula."""
+    """attention of the NumPy backend, which kernels are compared with, against the formula."""
     q, k, v, do = (normal(2, n, t, 3, seed=i) for i, (n, t) in enumerate([(4, 5), (2, 6), (2, 6), (4, 5)]))
     keep, kept, scale = np.random.default_rng(4).random((2, 4, 5, 6)) > 0.3, 1 / 0.7, 0.5
     o, lse = reference.attention(q, k, v, None, None, scale, True, keep, kept)
@@ -221,7 +221,8 @@ def test_dropout_in_one_pass():
 @pytest.mark.gpu
 @pytest.mark.parametrize("p", [0.3, 1.0])
 def test_a_gpu_drops_what_a_cpu_does(p):
-    """There within its kernels, here of the pattern: the same results, gradients and gradients of these."""
+    """Dropout in the kernels and dropout of the stored pattern give the same results and first and second
+    derivatives."""
 
     def results(device):
         mg.manual_seed(3)

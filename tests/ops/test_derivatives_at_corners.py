@@ -1,4 +1,4 @@
-"""Derivatives where a formula would say 0·∞: powers with 0, the loser of a maximum, NaN and infinite cotangents."""
+"""Derivatives where a formula gives 0·∞: powers with 0, the loser of a maximum, NaN and infinite cotangents."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ def leaf(*values):
 
 
 def derivative(a, b, orders):
-    """d^n (a^b), orders a string such as "aab", by autograd; nan where there is no dependence left."""
+    """Return a derivative of a^b by autograd: "aab" is twice by a, then by b. NaN if nothing depends on it any more."""
     a, b = leaf(a), leaf(b)
     y = a**b
     for which in orders:
@@ -36,7 +36,7 @@ def log_terms(n, m, b):
 
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_all_derivatives_of_powers_are_the_true_ones(order):
-    """In every order of differentiation, where b = 0 too, and in the formula a^(b-n) Σ …"""
+    """Every order of differentiation gives the formula a^(b-n) Σ …, at b = 0 too."""
     for orders in itertools.product("ab", repeat=order):
         n, m = orders.count("a"), orders.count("b")
         for a, b in itertools.product(BASES, EXPONENTS):
@@ -53,7 +53,7 @@ def test_the_mixed_derivative_where_the_exponent_is_0():
 
 @pytest.mark.parametrize("exponent", [0, 1, 2, 3, 4])
 def test_whole_powers_of_0(exponent):
-    """A number and a tensor as the exponent: all derivatives with respect to a are those of the polynomial."""
+    """With a number or a tensor as the exponent, all derivatives by a are those of the polynomial."""
     for b in (exponent, leaf(exponent).detach()):
         x = leaf(0.0, -2.0)
         y, polynomial = x**b, np.poly1d([1.0] + [0.0] * exponent)
@@ -68,14 +68,14 @@ def test_whole_powers_of_0(exponent):
 
 
 def first(a, b, dy=1.0):
-    """(da, db) of a^b, as numbers."""
+    """Return (da, db) of a^b, as numbers."""
     a, b = leaf(a), leaf(b)
     with np.errstate(all="ignore"):
         return tuple(g.item() for g in mg.grad(a**b, [a, b], mg.tensor([dy], dtype=mg.float64)))
 
 
 def test_powers_of_0():
-    """What PyTorch gives; the whole table beside it is behind the oracle marker."""
+    """The values are PyTorch's; a larger table is compared with it in tests/oracle."""
     assert first(0.0, -1.0) == (-INF, -INF) and first(0.0, -0.5) == (-INF, -INF)
     assert first(-0.0, -1.0) == (-INF, INF)  # 1 / -0 is -∞
     assert first(0.0, 0.0) == (0, 0) and first(0.0, 0.0, INF)[0] == first(0.0, 0.0, NAN)[0] == 0

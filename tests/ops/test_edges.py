@@ -1,5 +1,5 @@
-"""The edges of public functions: defaults, dims, sizes of 0 and 1, bounds that are met exactly; what lies beyond is
-refused, and what does not is not."""
+"""Public functions at their limits: defaults, dims, sizes of 0 and 1. A bound is accepted, and what is beyond it is
+refused."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Functions of float32, in units in the last place, over the whole range of float32 (R12).
+"""The error of float32 functions in units in the last place, over the whole range of float32.
 
 The bounds are PyTorch's own errors on a CPU, measured over every 97th float32, and 1 more, as tests/oracle has them."""
 
@@ -46,7 +46,7 @@ def test_function(on, x, name):
 
 @pytest.mark.parametrize("name", ["sigmoid", "silu", "exp", "erfc"])
 def test_tails_that_are_tiny(on, name):
-    """Where results are subnormal they have few digits, but do not become 0 before float32's smallest number does."""
+    """Subnormal results have few digits, but are 0 only below the smallest float32."""
     x = np.linspace(8, 12, 20_001) if name == "erfc" else np.linspace(-110, -80, 20_001)
     x = x.astype(np.float32)
     exact = EXACT[name](x.astype(np.float64))
@@ -55,7 +55,7 @@ def test_tails_that_are_tiny(on, name):
 
 @pytest.mark.parametrize("n", [1, 7, 16, 100, 4099])
 def test_any_number_of_elements(on, n):
-    """Whole vectors, and what is left over."""
+    """Lengths that are multiples of a vector register, and others."""
     x = np.random.default_rng(n).uniform(0.1, 3, n).astype(np.float32)
     for name, bound in BOUNDS.items():
         for values in (x, np.stack([x, x], 1)[:, 1], x[::-1]):
@@ -111,7 +111,7 @@ def test_special_values(on, name):
 
 
 def test_special_rows(on):
-    """Of softmax and its kin, at the ends of float32's range."""
+    """The error of softmax, log_softmax and logsumexp at the ends of the range of float32."""
     big = np.float32(3e38)
     x = np.array([[big, big, -big], [-big, -big, -big], [1e-45, 0, -0.0], [0, -103, -200], [88, 88, 88]], np.float32)
     third = 1 / 3

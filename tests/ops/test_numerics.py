@@ -1,4 +1,4 @@
-"""Masks that are exact, rows with nothing in them, and accuracy where a careless formula would lose it (R12)."""
+"""Exact masks, rows in which all is masked, and accuracy where a careless formula would lose digits."""
 
 import math
 
@@ -48,7 +48,7 @@ def test_logarithms_of_such_a_row_are_no_nan(dtype):
 
 
 def composed(q, k, v, allowed):
-    """Attention in NumPy, a row at a time."""
+    """Return attention computed in NumPy, row by row."""
     z = np.zeros((q.shape[0], v.shape[1]))
     for i in range(q.shape[0]):
         seen = np.flatnonzero(allowed[i])
@@ -140,7 +140,7 @@ def test_label_smoothing_from_none_to_all():
 
 
 def test_an_anomaly_is_no_mask():
-    """NaN never equals NaN, and a maximum that is NaN has a gradient that says so."""
+    """NaN never equals NaN, and the gradient of a maximum that is NaN is NaN."""
     x = mg.tensor([1.0, np.nan])
     assert (x == x).tolist() == [True, False] and (x != x).tolist() == [False, True]
     assert x.isnan().tolist() == [False, True]

@@ -1,4 +1,4 @@
-"""Long sums of float32 and float16: as exact as their result can be, wherever something is summed (R12).
+"""Long sums of float32 and float16 are right to the last digit, in every op that sums.
 
 A float that numbers are added to one by one loses digits as it grows, and at 2^24 stays there when 1 is added (float16:
 at 2048). All numbers have one sign here, so that the sum's relative error is that of the summing."""
@@ -31,7 +31,7 @@ def length():
 
 
 def positive(*shape, seed=0):
-    """Random ones, and in each column a constant of which every addition loses the same digits."""
+    """Return random columns, and columns of a constant: every addition of it loses the same digits."""
     x = np.random.default_rng(seed).uniform(0.5, 1.5, shape).astype(np.float32)
     x[..., ::2] = np.float32(1 / 3)
     return x

@@ -1,4 +1,4 @@
-"""Errors of float32 functions in units in the last place: what test_functions_ulp.py and the oracle's share."""
+"""Errors of float32 functions in units in the last place, for test_functions_ulp.py and tests/oracle."""
 
 import math
 
@@ -48,7 +48,7 @@ def inputs(step):
 
 
 def ulps(y, exact):
-    """The error of each y in units of the last place of `exact`; NaN and ∞ must be where they are in `exact`."""
+    """Return the error of each y in units in the last place of `exact`. NaN and ∞ must be at the same places."""
     assert y.dtype == np.float32
     limit = 2.0**128  # what ∞ stands for, if the exact value only rounds to it
     with np.errstate(all="ignore"):

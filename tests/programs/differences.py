@@ -1,4 +1,4 @@
-"""Two runs of a random program compared.
+"""The comparison of two runs of a random program.
 
 What may differ, in float64 and in float32:
 
@@ -23,16 +23,16 @@ def kind(what):
 
 
 def distance(a, b):
-    """The largest difference of finite elements."""
+    """Return the largest difference of finite elements."""
     a, b = a.astype(float), b.astype(float)
     both = np.isfinite(a) & np.isfinite(b)
     return float(np.abs(a[both] - b[both]).max(initial=0))
 
 
 def spread(m, program, dtype, want):
-    """{what: how far it moves} under m when leaves and values on the way move by up to an ulp.
+    """Return {name: how far it moves} under m if leaves and intermediate values move by up to an ulp.
 
-    Whole numbers stay what they are, so that what tied goes on to tie."""
+    Whole numbers do not move, so that ties remain ties."""
     moves = dict.fromkeys(want, 0.0)
     for i in range(8):
         rng = np.random.default_rng([program.seed, i])
@@ -53,8 +53,9 @@ COPIES |= {"masked_fill", "repeat", "scatter", "select_backward", "slice_backwar
 
 
 def _all_shaken(m, shake):
-    """Under PyTorch, a mode in which all numbers move that its autograd computes, not only those the program names:
-    where p is nearly 1, the slope p - p² of a softmax is nothing but p's rounding, whatever its input does."""
+    """A mode of PyTorch in which all numbers move that its autograd computes, not only those that the program names.
+
+    Where p is nearly 1, the slope p - p² of a softmax is nothing but the rounding of p."""
     if m is mg:
         return contextlib.nullcontext()
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -75,7 +76,7 @@ def _all_shaken(m, shake):
 
 
 def differences(program, ours, m, dtypes=("float64", "float32")):
-    """[(what, how)] of what no rule explains between ours(dtype) and the run under m, which is taken to be right."""
+    """Return [(name, difference)] between ours(dtype) and the run under m, taken as right, that no rule explains."""
     exact, found, sizes = program.run(m), [], None
     for dtype in dtypes:
         got, want = ours(dtype), exact if dtype == "float64" else program.run(m, dtype)
@@ -115,7 +116,7 @@ def differences(program, ours, m, dtypes=("float64", "float32")):
 
 
 def report(program, compare):
-    """The text of a program in which compare() finds differences, and these; None if there are none."""
+    """Return the text of a program and the differences that compare() finds in it; None if there are none."""
     with np.errstate(all="ignore"):
         found = compare(program)
     lines = "\n".join(f"{what} {how}" for what, how in found)

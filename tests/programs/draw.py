@@ -1,4 +1,5 @@
-"""What a random program has computed so far, in float64 and in float32, for its next step to be drawn from."""
+"""The values that a random program has computed so far, in float64 and in float32, from which its next step is
+drawn."""
 
 import math
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from minigrad.nn import functional
 
 
 class Draw:
-    """The values of a program so far, in float64 and in float32, to draw the next step from."""
+    """The values of a program so far, in float64 and in float32."""
 
     def __init__(self, rng, program):
         self.rng, self.program = rng, program
@@ -27,7 +28,7 @@ class Draw:
             self.whole.add(name)
 
     def constant(self, x):
-        """A constant of the program: its name."""
+        """Add a constant to the program. Returns its name."""
         name = f"c{len(self.program.constants)}_{len(self.program.steps)}"
         x = np.asarray(x)
         x = x.astype(np.float32).astype(float) if x.dtype.kind == "f" else x
@@ -41,7 +42,7 @@ class Draw:
             space.pop(name, None)
 
     def one(self, least=0, most=9, where=lambda x: True):
-        """The name of a value with that many dims, one of the latest as a rule; None if there is none."""
+        """Return the name of a value with that many dims, usually one of the latest; None if there is none."""
         fits = [n for n in self.floats if least <= self.exact[n].ndim <= most and where(self.exact[n])]
         if not fits:
             return None
@@ -49,14 +50,14 @@ class Draw:
         return late[self.rng.integers(len(late))]
 
     def clear(self, distance, *names):
-        """May the sign of `distance`, an array computed from these values, be relied on in float32?"""
+        """Return True if float32 rounding cannot change the sign of `distance`, an array computed from these values."""
         if all(n in self.whole for n in names):
             return True
         scale = max(np.abs(self.exact[n]).max(initial=0) for n in names)
         return np.abs(distance).min(initial=math.inf) > 100 * sum(self.error[n] for n in names) + 1e-4 * scale
 
     def tried(self, source, keeps_whole):
-        """The values of an expression in both precisions, or None if it cannot be computed."""
+        """Return the values of an expression in both precisions, or None if it cannot be computed."""
         with np.errstate(all="ignore"):
             try:
                 both = [eval(source, space) for space in self.spaces]
@@ -90,7 +91,7 @@ class Draw:
         return int(self.rng.integers(-n, n))
 
     def dims(self, x):
-        """Arguments of a reduction over some dims."""
+        """Return the arguments of a reduction over some dims."""
         n = self.exact[x].ndim
         dims = tuple(int(d) - int(self.rng.choice([0, n])) for d in range(n) if self.rng.random() < 0.6)
         return f"dim={dims or tuple(range(n))}, keepdim={bool(self.rng.integers(2))}"
@@ -104,5 +105,5 @@ class Draw:
 
 
 def words(text):
-    """The names and numbers in a text, in order."""
+    """Return the names and numbers in a text, in order."""
     return "".join(c if c.isalnum() or c == "_" else " " for c in text).split()

@@ -1,4 +1,4 @@
-"""Programs made up at random, as text that runs under minigrad and, by another import, under PyTorch.
+"""Random programs, as text that runs under minigrad and, with another import, under PyTorch.
 
 `drawn(seed)` is the same Program for the same seed: 5 to 40 ops on a few leaves, some of them not contiguous, some of
 small whole numbers, so that they tie; with views, indexing, sharing, parts without gradients, and hooks. It is drawn
@@ -24,8 +24,8 @@ MOST, LARGEST = 600, 1e3  # elements of a value, and their size
 
 @dataclass
 class Step:
-    """A statement that sets `names`. picks: its values may be asked for their gradients; whole: they are small whole
-    numbers, in any precision."""
+    """A statement that sets `names`. picks: gradients with respect to its values may be compared. whole: the values are
+    small whole numbers, exact in any precision."""
 
     names: list
     source: str
@@ -50,7 +50,7 @@ class Program:
     shapes: dict = field(default_factory=dict)  # name: shape of that value
 
     def source(self, shaken=False):
-        """The statements, for a namespace that has m, the leaves and the constants; `shaken` needs a `shake` too."""
+        """Return the statements, for a namespace with m, the leaves and the constants, and `shake` if shaken."""
         lines = []
         for step in self.steps:
             text = step.text()
@@ -63,7 +63,7 @@ class Program:
         return "\n".join(lines)
 
     def __str__(self):
-        """The program as text that runs, under PyTorch if its first line is changed."""
+        """Return the program as text that runs; under PyTorch if its first line is changed."""
         lines = ["import minigrad as m", "from numpy import array, float64, int64, nan, inf, zeros", ""]
         for name, x in self.leaves.items():
             order = self.orders.get(name)
@@ -78,15 +78,17 @@ class Program:
         return "\n".join(lines)
 
     def weight(self, name, shape=None):
-        """The cotangent for an output, or for a first gradient on the way to a second: by its name."""
+        """Return the cotangent for an output, or for a first gradient of which a second is taken, by its name."""
         shape = self.shapes[name] if shape is None else shape
         rng = np.random.default_rng([self.seed, zlib.crc32(name.encode())])
         return np.round(rng.standard_normal(shape), 3)
 
     def run(self, m, dtype="float64", shake=None, second=True):
-        """{what: array} of all values, gradients and second derivatives, under m. What nothing depends on is missing.
+        """Return {name: array} of all values, gradients and second derivatives under m. Gradients that are None are
+        left out.
 
-        shake: a function that changes leaves and values on the way a little, for how far that moves the results."""
+        shake: a function that changes leaves and intermediate values slightly, to see how far that moves the
+        results."""
         names, leaves = self._computed(m, dtype, shake)
         made = [name for step in self.steps for name in step.names]
         results = {f"value {name}": names[name] for name in made}
@@ -110,7 +112,7 @@ class Program:
         return {what: array_of(m, x) for what, x in results.items()}
 
     def _computed(self, m, dtype, shake=None):
-        """({name: tensor or module}, {name: leaf}) after the last statement."""
+        """Return ({name: tensor or module}, {name: leaf}) after the last statement."""
         names, leaves = {"m": m, "F": m.nn.functional}, {}
         for name, x in (self.leaves | self.constants).items():
             x = x.astype(dtype) if x.dtype.kind == "f" else x
@@ -133,8 +135,9 @@ class Program:
         )
 
     def sizes(self, m):
-        """{"value", "gradient" or "second derivative": the largest number among all of that kind}, also of the values
-        in between: what rounding errors are relative to where large terms have cancelled."""
+        """Return {"value", "gradient" or "second derivative": the largest number of that kind}, intermediate ones too.
+
+        Rounding errors are compared with it, because large terms may have cancelled."""
         names, leaves = self._computed(m, "float64")
         values = {n: names[n] for step in self.steps for n in step.names} | leaves
         largest = {"value": largest_of(m, values.values()), "gradient": 0.0, "second derivative": 0.0}
@@ -151,7 +154,7 @@ class Program:
 
 
 def gradients(m, loss, asked, **options):
-    """{name: gradient} with respect to the tensors by name, of those that loss depends on."""
+    """Return {name: gradient} with respect to those of the named tensors that loss depends on."""
     grad = m.grad if hasattr(m, "grad") else m.autograd.grad
     found = grad(loss, list(asked.values()), allow_unused=True, **options)
     return {n: g for n, g in zip(asked, found) if g is not None}
@@ -175,7 +178,7 @@ def written(x):
 
 
 def leaf_array(rng):
-    """(a leaf's float64 values, which float32 has too; whether they are whole numbers)."""
+    """Return (float64 values of a leaf, which float32 holds exactly; True if they are whole numbers)."""
     shape = tuple(int(n) for n in rng.choice([1, 2, 3, 3, 4, 5], rng.choice([0, 1, 2, 2, 3, 3, 4])))
     kind = rng.choice(["normal", "normal", "normal", "positive", "whole", "whole", "small", "equal"])
     if kind == "whole":
@@ -187,7 +190,7 @@ def leaf_array(rng):
 
 
 def drawn(seed, least=5, most=40):
-    """The program of this seed, drawn on the reference whatever the CPU's backend is."""
+    """Return the program of this seed. It is drawn on the NumPy backend, whatever the backend of the CPU is."""
     rng = np.random.default_rng([seed, 14])
     program = Program(seed)
     with on_backend(reference):
@@ -230,7 +233,7 @@ def acceptable(x):
 
 
 def choose(program, draw, rng):
-    """Outputs: what nothing uses, or some of it. Picks and hooks: of the values in between."""
+    """Choose the outputs among the values that nothing uses, and picks and hooks among the intermediate values."""
     every = [name for step in program.steps for name in step.names]
     text = program.source()
     unused = [n for n in every if sum(word == n for word in words(text)) == 1]
@@ -248,7 +251,7 @@ def choose(program, draw, rng):
 
 @contextlib.contextmanager
 def on_backend(on):
-    """What runs in here has this backend for a CPU."""
+    """Use this backend for the CPU in a block."""
     before, backend.cpu = backend.cpu, lambda: on
     try:
         yield

@@ -14,7 +14,7 @@ class Steps:
         self.functions, self.shares, self.whole, self.may_alias = {}, {}, set(), set()
 
     def __call__(self, share=1.0, whole=False, may_alias=False):
-        """Declare a step. whole: of whole numbers it makes whole numbers. may_alias: its result may be its operand."""
+        """Declare a step. whole: it maps whole numbers to whole numbers. may_alias: its result may be its operand."""
 
         def declare(function):
             name = function.__name__
@@ -92,14 +92,14 @@ def clamped(d):
 
 @step(1)
 def rounded(d):
-    """No gradient; in PyTorch one of zeros."""
+    """A step without a gradient; PyTorch's is zeros."""
     x = d.one()
     distance = np.abs(d.exact[x] - np.round(d.exact[x]))
     return f"m.{d.of('floor', 'sign')}({x}.detach())" if d.clear(distance, x) else None
 
 
 def pair(d, compatible=None):
-    """Two values that broadcast to a moderate shape, the second one drawn for the first."""
+    """Return two values that broadcast to a moderate shape; the second is drawn for the first."""
     x = d.one()
     shape = d.exact[x].shape
 
@@ -137,8 +137,8 @@ def masked(d):
 
 @step(1)
 def power(d):
-    """Of tensors: the exponent is 0 only where it needs no gradient, as PyTorch's d(da)/db is 0 there and not 1/a; and
-    not of a base that is 0 in float32, where PyTorch's d²/da² is NaN."""
+    """A power of tensors. Left out are an exponent of 0 that needs a gradient, as PyTorch's d(da)/db is 0 there and not
+    1/a, and a base that is 0 in float32, as PyTorch's d²/da² is NaN there."""
     x, y = pair(d)
     a, b = d.exact[x], d.exact[y]
     if np.abs(a).max(initial=0) > 5:
@@ -252,7 +252,7 @@ def prime_factors(n):
 
 @step(0.5, whole=True, may_alias=True)
 def dense(d):
-    """Itself or a copy, as the layout is."""
+    """contiguous(): the value itself or a copy, depending on its layout."""
     return f"{d.one()}.contiguous()"
 
 

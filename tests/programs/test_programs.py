@@ -1,4 +1,4 @@
-"""Random programs on the native kernels, beside the NumPy reference, and beside finite differences.
+"""Random programs on the native kernels, compared with the NumPy backend and with finite differences.
 
 The same programs run beside PyTorch behind the oracle marker: tests/oracle/test_random_programs_against_torch.py."""
 
@@ -35,7 +35,7 @@ def test_kernels_and_numpy_agree(thorough):
 
 
 def loss_along(program, directions):
-    """The program's loss as a function of how far its leaves have gone along the directions."""
+    """Return the loss of a program as a function of the distance that its leaves move along the directions."""
 
     def loss(t):
         moved = changed(program, leaves={n: x + t * directions[n] for n, x in program.leaves.items()})

@@ -1,4 +1,4 @@
-"""What docstrings say: that ops keep shape and dtype where they say so, and that the errors that they name exist."""
+"""Docstrings are true: ops keep shape and dtype if they say so, and the errors that they name exist."""
 
 import ast
 import builtins
@@ -48,7 +48,7 @@ KNOWN = vars(builtins) | {
 
 
 def claims():
-    """(name, docstring, names of errors) of all that is public and names errors."""
+    """Yield (public object, names of errors in its docstring)."""
     for each in public.public():
         own = vars(each.object).get("__doc__") if inspect.isclass(each.object) else inspect.getdoc(each.object)
         if own and not (inspect.isclass(each.object) and issubclass(each.object, BaseException)):
@@ -61,7 +61,7 @@ def test_docstrings_name_errors_that_exist():
 
 
 def test_comments_beside_code_and_docstrings_have_nouns_of_their_own():
-    """None begins with a word such as "of": it would hang on the name to its left."""
+    """None begins with a word such as "of", which would need the name to its left to be understood."""
     found = []
     for path in sorted((ROOT / "minigrad").rglob("*.py")):
         with tokenize.open(path) as file:

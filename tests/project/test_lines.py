@@ -1,4 +1,4 @@
-"""What `make lines` counts."""
+"""`make lines` counts code lines."""
 
 from . import lines
 

@@ -1,4 +1,4 @@
-"""What is public has a docstring, and types that are true."""
+"""Public names have a docstring, and types that are true."""
 
 import importlib
 import inspect
@@ -21,7 +21,7 @@ PACKAGES = ["", "nn", "optim", "gradcheck", "study", "training", "viz", "autogra
 
 @pytest.mark.parametrize("name", PACKAGES)
 def test_all(name):
-    """`__all__` names what there is, once, and a package's everything that it imports from below it."""
+    """`__all__` has names that exist, each once; that of a package has all names that it imports from its modules."""
     module = importlib.import_module(f"minigrad.{name}".rstrip("."))
     assert len(set(module.__all__)) == len(module.__all__)
     assert all(hasattr(module, key) for key in module.__all__)
@@ -32,7 +32,7 @@ def test_all(name):
 
 
 def test_every_public_name_has_a_docstring():
-    """Methods may have that of a base class. Those with a __name__ mean what they mean in Python."""
+    """A method may inherit its docstring. Methods such as __len__ mean what they mean in Python, and need none."""
     documented = {each.name: vars(each.object)["__doc__"] for each in public.public() if inspect.isclass(each.object)}
     for each in public.public():
         if inspect.isfunction(each.object) or isinstance(each.object, property):
@@ -54,7 +54,7 @@ def test_every_public_function_has_types():
 
 
 def test_tab_completion_offers_what_is_public():
-    """And packages that `import minigrad` leaves alone are there when they are first used."""
+    """Tab completion also offers packages that are imported at their first use."""
     lines = [
         "import sys, minigrad as mg",
         "later = ('study', 'gradcheck', 'viz', 'nn', 'optim', 'utils', 'replay', 'training')",
@@ -138,7 +138,7 @@ FUNCTIONS = {name: f for name, f in FUNCTIONS.items() if inspect.isfunction(f) a
 
 
 def words(annotation):
-    """An annotation as it was written."""
+    """Return an annotation as it was written."""
     shown = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     return re.sub(r"\b(minigrad|numpy|typing|collections|abc)\.(\w+\.)*", "", shown).replace("~", "")
 
@@ -158,11 +158,11 @@ def test_a_function_of_ops_returns_what_its_signature_says(name):
 
 
 def arguments(signature):
-    """Values of the types of the arguments that a function needs."""
+    """Return values for the required arguments of a function, by their types."""
     needed = [p for p in signature.parameters.values() if p.default is p.empty]
     return [GIVEN[words(p.annotation)] for p in needed]
 
 
 def test_types_travel_with_the_package():
-    """The type checker of somebody who installs minigrad finds py.typed, and the types in the sources."""
+    """An installed minigrad has py.typed, so that type checkers read the types in its sources."""
     assert (Path(mg.__file__).parent / "py.typed").exists()

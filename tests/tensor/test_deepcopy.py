@@ -1,4 +1,4 @@
-"""copy.deepcopy of tensors: values, gradients, ties."""
+"""copy.deepcopy of tensors: values, gradients, and tensors that occur twice."""
 
 import copy
 

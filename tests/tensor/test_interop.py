@@ -53,7 +53,7 @@ def test_arrays_are_copied(make, dtype):
 
 
 class Foreign:
-    """An array of another library, which NumPy takes."""
+    """An array of another library that NumPy can convert."""
 
     def __array__(self, dtype=None, copy=None):
         return np.arange(3.0)
@@ -182,7 +182,7 @@ def test_a_copy_never_shares_memory_without_sharing_the_version():
 
 
 def test_float16_from_a_pickle_is_float16_to_every_primitive():
-    """A pickled array's dtype equals np.float16 but is another object."""
+    """The dtype of a pickled array equals np.float16, but is another object."""
     x = pickle.loads(pickle.dumps(mg.ones(4096, dtype=mg.float16)))
     assert x.array.dtype is not np.dtype(np.float16)  # or this test shows nothing
     assert x.cumsum(0)[-1].item() == 4096  # counted in float16, it would stop at 2048

@@ -1,4 +1,4 @@
-"""Tensors that are made: options one by one, and whose random numbers they hold."""
+"""Functions that make tensors: each option, and which generator the random numbers come from."""
 
 import re
 

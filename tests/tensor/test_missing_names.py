@@ -64,7 +64,7 @@ def test_one_name_one_answer():
 
 
 def formula(name):
-    """The code of an answer: what stands before a condition such as ", for n elements"."""
+    """Return the code of an answer: the text before a condition such as ", for n elements"."""
     return re.split(r", (?:of|for|in|its|with|where)\b", instead()[name])[0]
 
 

@@ -1,4 +1,4 @@
-"""What a user of PyTorch types from memory: dtypes, formats, // and %, modes, ways to make and to change a tensor."""
+"""Names and calls that a user of PyTorch types from memory: dtypes, formats, // and %, making and changing tensors."""
 
 import contextlib
 import math

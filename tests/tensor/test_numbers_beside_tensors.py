@@ -1,4 +1,4 @@
-"""What a user of PyTorch types from memory: ints that do not fit, devices, tensors of no dims."""
+"""Numbers beside tensors: ints that a dtype does not hold, devices, and tensors without dims."""
 
 import pickle
 

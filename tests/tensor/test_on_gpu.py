@@ -1,4 +1,4 @@
-"""Tensors of a GPU and other libraries: copies stay there, arrays of another GPU are refused."""
+"""Tensors on a GPU: copies stay there, and arrays of another GPU are refused."""
 
 import copy
 import pickle
@@ -99,7 +99,7 @@ def test_a_pickle_of_a_gpu_tensor_says_what_is_missing(cupy, monkeypatch):
 
 
 def test_arrays_of_another_gpu_are_refused(cupy, monkeypatch):
-    """With one GPU in the machine, device="cuda" plays the other."""
+    """On a machine with one GPU, device="cuda" stands for another one."""
     there, here = cupy.array(np.ones(3, np.float32)), backend.get("cuda")
     x = from_backend(there, here)
     monkeypatch.setattr(here, "gpu", 1)

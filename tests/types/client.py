@@ -107,7 +107,7 @@ class Classifier(nn.Module):
 
 
 def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
-    """What is done to Tensors: operators, indices, methods, functions, NumPy."""
+    """Use Tensors: operators, indices, methods, functions, NumPy."""
     x = mg.randn(4, 6, dtype=dtype, requires_grad=True)
     w = mg.tensor(np.linspace(-1.0, 1.0, 18).reshape(6, 3), dtype=dtype)
     mask = (x > 0) & ~(x == 1.0) | x.isnan()
@@ -141,7 +141,7 @@ def tensors(dtype: DTypeLike = mg.float64) -> Iterator[Tensor]:
 
 
 def train(steps: int = 3) -> Classifier:
-    """A model, an optimizer, a captured step, clipping, hooks; saved and loaded again."""
+    """Train a model with an optimizer in a captured step, with clipping and hooks; save it and load it."""
     vocab = text.CharVocab("hello world")
     generator = mg.Generator(1)
     batches = text.Batches(vocab.encode("hello world" * 20), 8, 4, generator)
@@ -186,7 +186,7 @@ def evaluated(model: nn.Module, x: Tensor) -> Tensor:
 
 
 def check(model: Classifier) -> list[str]:
-    """The gradients of an op, of a model and of a function."""
+    """Check the gradients of an op, of a model and of a function."""
     report = gradcheck(square, mg.randn(3, 4), order=2)
     assert report and report.worst is not None and report.worst.verdict == "PASS"
     tokens, targets = mg.randint(0, 5, (2, 4)), mg.randint(0, 5, (2,))
@@ -196,7 +196,7 @@ def check(model: Classifier) -> list[str]:
 
 
 def look(folder: Path) -> str:
-    """Heads of a GPT: traced, measured, drawn."""
+    """Trace, measure and draw the heads of a GPT."""
     config = nn.GPTConfig(vocab_size=11, block_size=8, n_layer=2, n_head=2, n_embd=16)
     model = nn.GPT(config)
     x, y = mg.randint(0, 11, (3, 8)), mg.randint(0, 11, (3, 8))

@@ -1,4 +1,4 @@
-"""What is public: the names in `__all__` of minigrad's modules, and of classes among them the methods without a _."""
+"""All public names: those in `__all__` of minigrad's modules, and of classes the methods without a leading _."""
 
 import importlib
 import inspect
@@ -16,7 +16,7 @@ NOT_IMPORTED = ("__main__", "minigrad.gradcheck.pytorch")
 
 
 class Public(NamedTuple):
-    """One public thing: as a user calls it, and itself. `home`: the class that has it, or the module."""
+    """A public name, its object, and `home`, the class or module that has it."""
 
     name: str
     object: object
@@ -24,7 +24,7 @@ class Public(NamedTuple):
 
 
 def modules():
-    """The modules that have `__all__`, minigrad first."""
+    """Return the modules that have `__all__`, minigrad first."""
     found = [minigrad]
     for each in pkgutil.walk_packages(minigrad.__path__, "minigrad."):
         if not any(part in each.name for part in NOT_IMPORTED):
@@ -33,7 +33,7 @@ def modules():
 
 
 def public():
-    """All that is public in minigrad, each once, under the first name it is found by."""
+    """Return all public objects, each once, under the first name it is found by."""
     seen: dict[int, Public] = {}
     for module in modules():
         for name in module.__all__:
@@ -49,7 +49,7 @@ def public():
 
 
 def members(cls):
-    """(name, function or property) of the methods of a class that minigrad defines, its bases' too."""
+    """Yield (name, function or property) of the methods of a class and its bases that minigrad defines."""
     found = {}
     for base in reversed(cls.__mro__):
         if base.__module__.split(".")[0] == "minigrad":
@@ -62,7 +62,7 @@ def members(cls):
 
 
 def functions():
-    """(name, function) of every public function and method that is written in minigrad's sources."""
+    """Yield (name, function) of every public function and method that is written in minigrad's sources."""
     for each in public():
         value = each.object.fget if isinstance(each.object, property) else each.object
         if inspect.isfunction(value):

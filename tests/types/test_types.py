@@ -1,4 +1,4 @@
-"""What mypy --strict knows of minigrad where it is installed: programs of users."""
+"""mypy --strict on programs of users of an installed minigrad."""
 
 import os
 import re
@@ -14,8 +14,8 @@ ERROR = re.compile(r"  # error: (.*)$")
 
 
 def errors(path, cache):
-    """{line: [message]} of mypy --strict, without this repo's settings. It judges minigrad's own sources no more than
-    those of any package that is installed."""
+    """Return {line: [message]} of mypy --strict, without the settings of this repo. It reports no errors in minigrad's
+    own sources, as in those of any installed package."""
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--follow-imports=silent"]
     env = os.environ | {"MYPYPATH": str(ROOT)}
     run = subprocess.run([*command, "--cache-dir", cache, path], cwd=cache, env=env, capture_output=True, text=True)
@@ -51,7 +51,7 @@ def test_each_mistake_is_an_error_on_its_line(cache):
 
 @pytest.mark.slow
 def test_the_program_runs():
-    """In a process of its own, as other tests declare ops of the same names."""
+    """It runs in a process of its own, because other tests declare ops of the same names."""
     run = subprocess.run([sys.executable, "-m", "tests.types.client"], cwd=ROOT, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert "PASS" in run.stdout and "heads.html" in run.stdout
