@@ -31,7 +31,7 @@ def kind_of(x: Any) -> str:
 def no_tensor(function: str, argument: str, x: Any, wanted: str = "a Tensor") -> TypeError:
     """The error for an argument that must be a Tensor and is none. It says what to write instead."""
     is_data = isinstance(x, (np.ndarray, np.generic, list, tuple, int, float))
-    instead = f": write mg.tensor({argument})" if is_data else ""
+    instead = f": write mg.tensor({argument})" if is_data and argument.isidentifier() else ""
     return TypeError(f"{function}: {argument} must be {wanted}, got {kind_of(x)}{instead}")
 
 

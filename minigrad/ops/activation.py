@@ -106,7 +106,7 @@ def softplus(input: T, beta: float = 1.0, threshold: float = 20.0) -> T:
     """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    scaled = input * beta
+    scaled = as_tensor("softplus", input) * beta
     large = scaled > threshold
     return where(large, input, log1p(where(large, 0.0, scaled).exp()) / beta)
 
@@ -116,7 +116,7 @@ def elu(input: T, alpha: float = 1.0) -> T:
     """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools. Source: Clevert et al. 2015."""
-    x = where(input > 0, 0.0, input)
+    x = where(as_tensor("elu", input) > 0, 0.0, input)
     return where(input > 0, input, alpha * ((x.exp() + 1.0) * (x * 0.5).tanh()))  # e^x - 1 would lose digits
 
 
@@ -125,4 +125,4 @@ def leaky_relu(input: T, negative_slope: float = 0.01) -> T:
     """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools. Source: Maas et al. 2013."""
-    return where(input > 0, input, input * float(negative_slope))
+    return where(as_tensor("leaky_relu", input) > 0, input, input * float(negative_slope))

@@ -410,7 +410,7 @@ def reciprocal(input: T) -> T:
     """y = 1 / x;   dx = -dy y²
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    return 1.0 / input
+    return 1.0 / as_tensor("reciprocal", input)
 
 
 @checked

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import Op, Storage, Value, composite
-from ..autograd.arguments import checked
+from ..autograd.arguments import checked, no_tensor
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..typing import Index, Operand, T
 from .args import as_tensor, check_broadcast, one_dim, require_kind
@@ -268,7 +268,9 @@ def _places(name, x, dim, index, src):
     index = checked_index(name, index, x.shape[dim])
     if not isinstance(src, Value):
         dtypes.check_holds(name, x.dtype, src)
-        return dim, index, expanded(x.constant(dtypes.plain(name, src)).to(x.dtype), index.shape)
+        values = x.constant(dtypes.plain(name, src)).to(x.dtype)
+        check_broadcast(name, values, index)
+        return dim, index, expanded(values, index.shape)
     if src.ndim != index.ndim or any(n > m for n, m in zip(index.shape, src.shape)):
         raise ValueError(f"{name}: index of shape {index.shape} is larger than src, of shape {src.shape}")
     if src.dtype != x.dtype:
@@ -395,6 +397,8 @@ def masked_fill(input: T, mask: T, value: Operand) -> T:
     promoted.
 
     Raises TypeError for a mask of another dtype, and ValueError for shapes that do not broadcast."""
+    if input is None:
+        raise no_tensor("masked_fill", "input", input)
     require_kind("masked_fill", "mask", mask, "b")
     check_broadcast("masked_fill", input, mask, value)
     return where(mask, value, input)

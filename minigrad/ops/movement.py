@@ -12,7 +12,7 @@ from ..autograd.cases import case
 from ..backend.launch.movement import has_view
 from ..dtypes import check_holds
 from ..typing import Dims, Size, T
-from .args import SEVERAL, many_dims, one_dim, promoted, shape_of
+from .args import SEVERAL, as_tensor, many_dims, one_dim, promoted, shape_of
 
 __all__ = [
     "cat", "chunk", "clone", "concat", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll", "split",
@@ -251,7 +251,7 @@ def cat(tensors: Sequence[T], dim: int = 0) -> T:
     """Return Tensors one after the other along dim, in which alone their sizes may differ. Dtypes are promoted.
 
     Tensors of shape (0,) are left out. Raises ValueError if other sizes differ, and TypeError for no Tensors."""
-    xs = promoted("cat", *_several("cat", tensors))
+    xs = _several("cat", tensors)
     if any(x.ndim != 1 for x in xs):
         xs = [x for x in xs if x.shape != (0,)]  # a loop that collects begins with tensor([]), and PyTorch allows that
     dim = one_dim("cat", xs[0], dim)
@@ -267,10 +267,10 @@ concat = cat
 
 
 def _several(name, tensors):
-    """Return tensors. Raises TypeError for a Tensor in place of a list."""
+    """Return a list of Tensors in one dtype. Raises TypeError for a Tensor in place of the list, and numbers in it."""
     if isinstance(tensors, Value):
         raise TypeError(f"{name} takes a list of Tensors: {name}([a, b], dim)")
-    return tensors
+    return [as_tensor(name, x, "element of tensors") for x in promoted(name, *tensors)]
 
 
 class Stack(Op):
@@ -289,7 +289,7 @@ class Stack(Op):
 def stack(tensors: Sequence[T], dim: int = 0) -> T:
     """Return Tensors of one shape side by side along a new dim, at position dim. Dtypes are promoted. Raises ValueError
     for different shapes, and TypeError for no Tensors."""
-    xs = promoted("stack", *_several("stack", tensors))
+    xs = _several("stack", tensors)
     if len({x.shape for x in xs}) != 1:
         raise ValueError(f"stack needs tensors of one shape, got {[x.shape for x in xs]}")
     return Stack.apply(*xs, dim=one_dim("stack", xs[0], dim, new=1))

@@ -179,7 +179,11 @@ def allclose(input: T, other: Operand, rtol: float = 1e-05, atol: float = 1e-08,
     """Return True if |x - other| ≤ atol + rtol |other| everywhere, both broadcast.
 
     Equal infinities are close, and so are NaNs if equal_nan. Raises ValueError for shapes that do not broadcast."""
-    x, y = (v.numpy(force=True) if isinstance(v, Value) else v for v in (input, other))
-    if np.asarray(y).dtype.kind not in "biuf":
-        raise TypeError(f"allclose: other must be a Tensor, an array or a number, got {kind_of(y)}")
-    return bool(np.allclose(x, y, rtol, atol, equal_nan))
+    x, y = (v.numpy(force=True) if isinstance(v, Value) else np.asarray(v) for v in (input, other))
+    for name, given, array in (("input", input, x), ("other", other, y)):
+        if array.dtype.kind not in "biuf":
+            raise TypeError(f"allclose: {name} must be a Tensor, an array or a number, got {kind_of(given)}")
+    try:
+        return bool(np.allclose(x, y, rtol, atol, equal_nan))
+    except ValueError:
+        raise ValueError(f"allclose: shapes {x.shape} and {y.shape} do not broadcast") from None
