@@ -104,3 +104,26 @@ def test_what_an_op_says_of_itself_stands():
 
     assert (Twice.primitive, TwicePrimitive.primitive, registry["exp"].source.primitive) == (False, True, True)
     assert (Twice.name, TwicePrimitive.name) == ("twice", "twice_primitive")
+
+
+@pytest.mark.needs("g++")
+def test_a_users_op_that_only_calls_primitives_is_captured():
+    class Squared(mg.Op):
+        primitive = True
+
+        def forward(self, x):
+            self.save_inputs(x)
+            return self.backend.mul(x, x)
+
+        def backward(self, dy):
+            (x,) = self.saved_inputs()
+            return 2.0 * x * dy
+
+    @mg.capture
+    def step(x):
+        Squared.apply(x).sum().backward()
+        return x.grad
+
+    for seed in range(3):
+        x = mg.randn(5, generator=mg.Generator(seed)).requires_grad_()
+        np.testing.assert_array_equal(step(x), 2 * x.detach())
