@@ -6,7 +6,7 @@ from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.arguments import checked
 from ..autograd.cases import apart, case, uniform
 from ..typing import T
-from .args import as_tensor, floating, refuse_bools
+from .args import floating, refuse_bools, require_tensor
 from .elementwise import log1p, of_input, of_output, unary
 from .select import where
 
@@ -97,7 +97,7 @@ tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)
 
 def relu(input: T) -> T:
     """Return max(x, 0). Of x's shape and dtype; the gradient at 0 is 0. Raises TypeError for bools."""
-    refuse_bools("relu", as_tensor("relu", input).dtype)
+    refuse_bools("relu", require_tensor("relu", input).dtype)
     return Relu.apply(input)
 
 
@@ -106,7 +106,7 @@ def softplus(input: T, beta: float = 1.0, threshold: float = 20.0) -> T:
     """y = ln(1 + e^(beta x)) / beta, and x where beta x > threshold;   dx = dy σ(beta x)
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    scaled = as_tensor("softplus", input) * beta
+    scaled = require_tensor("softplus", input) * beta
     large = scaled > threshold
     return where(large, input, log1p(where(large, 0.0, scaled).exp()) / beta)
 
@@ -116,7 +116,7 @@ def elu(input: T, alpha: float = 1.0) -> T:
     """y = x where x > 0, else alpha (e^x - 1);   dx = dy, else dy alpha e^x
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools. Source: Clevert et al. 2015."""
-    x = where(as_tensor("elu", input) > 0, 0.0, input)
+    x = where(require_tensor("elu", input) > 0, 0.0, input)
     return where(input > 0, input, alpha * ((x.exp() + 1.0) * (x * 0.5).tanh()))  # e^x - 1 would lose digits
 
 
@@ -125,4 +125,4 @@ def leaky_relu(input: T, negative_slope: float = 0.01) -> T:
     """y = x where x > 0, else negative_slope x;   dx = dy, or negative_slope dy
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools. Source: Maas et al. 2013."""
-    return where(as_tensor("leaky_relu", input) > 0, input, input * float(negative_slope))
+    return where(require_tensor("leaky_relu", input) > 0, input, input * float(negative_slope))

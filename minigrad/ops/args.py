@@ -22,7 +22,7 @@ def returns_functions_like(signature: F) -> Callable[[Any], Callable[..., F]]:
     return lambda maker: maker
 
 
-def as_tensor(name, x, argument="input"):
+def require_tensor(name, x, argument="input"):
     """Return x. Raises TypeError, which names the function and its argument, unless x is a Tensor."""
     if not isinstance(x, Value):
         raise no_tensor(name, argument, x)
@@ -49,7 +49,9 @@ def floating(x):
 def require_float(name, *xs):
     """Raise TypeError unless all of xs are None or Tensors of floats."""
     for x in xs:
-        if x is not None and as_tensor(name, x).dtype.kind != "f":
+        if x is not None and not isinstance(x, Value):
+            raise TypeError(f"{name} needs Tensors of floats, got {kind_of(x)}; minigrad.tensor(…) makes one")
+        if x is not None and x.dtype.kind != "f":
             raise TypeError(f"{name} needs floating-point input, got {x.dtype}; convert with .to(minigrad.float32)")
 
 
@@ -132,7 +134,7 @@ def check_broadcast(name, *xs):
 
 def float_dim(name, x, dim):
     """Return `one_dim` of x, which must hold floats."""
-    ndim = as_tensor(name, x).ndim
+    ndim = require_tensor(name, x).ndim
     if x.dtype.kind == "f" and type(dim) is int and -ndim <= dim < ndim:
         return dim % ndim
     require_float(name, x)
@@ -141,7 +143,7 @@ def float_dim(name, x, dim):
 
 def one_dim(name, x, dim, new=0):
     """Return dim as a number in [0, x.ndim). A Tensor without dims counts as having one. new=1: a dim may be added."""
-    ndim = as_tensor(name, x).ndim + new or 1
+    ndim = require_tensor(name, x).ndim + new or 1
     if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
         raise TypeError(f"{name}: dim must be an int, got {shown(dim)}")
     if not -ndim <= dim < ndim:
@@ -151,7 +153,7 @@ def one_dim(name, x, dim, new=0):
 
 def many_dims(name, x, dim):
     """Return dim (None for all, a number or several) as a sorted tuple of numbers in [0, x.ndim)."""
-    ndim = as_tensor(name, x).ndim
+    ndim = require_tensor(name, x).ndim
     if dim is None:
         return tuple(range(ndim))
     dims = [one_dim(name, x, d) for d in (dim if isinstance(dim, SEVERAL) else (dim,))]

@@ -9,7 +9,7 @@ from ..autograd.arguments import checked
 from ..autograd.cases import apart, case, integers, positive, uniform
 from ..backend import reference
 from ..typing import Operand, T
-from .args import as_tensor, check_broadcast, floating, promoted, refuse_bools, returns_functions_like
+from .args import check_broadcast, floating, promoted, refuse_bools, require_tensor, returns_functions_like
 
 __all__ = [
     "abs", "absolute", "add", "cos", "div", "erf", "erfc", "exp", "floor", "floor_divide", "log", "log1p", "mul", "neg",
@@ -57,7 +57,7 @@ def unary(op, about="", prepared=floating):
         try:
             return op.apply(prepared(input))
         except AttributeError:
-            as_tensor(op.name, input)  # raises if that is why
+            require_tensor(op.name, input)  # raises if that is why
             raise
 
     about = about or "Elementwise: of x's shape and float dtype, or float32 of integers and bools."
@@ -410,7 +410,7 @@ def reciprocal(input: T) -> T:
     """y = 1 / x;   dx = -dy y²
 
     Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
-    return 1.0 / as_tensor("reciprocal", input)
+    return 1.0 / require_tensor("reciprocal", input)
 
 
 @checked

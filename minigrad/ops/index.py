@@ -11,7 +11,7 @@ from ..autograd import Op, Storage, Value, composite
 from ..autograd.arguments import checked, no_tensor
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..typing import Index, Operand, T
-from .args import as_tensor, check_broadcast, one_dim, require_kind
+from .args import check_broadcast, one_dim, require_kind, require_tensor
 from .movement import expanded, pad, permute, shaped
 from .select import where
 
@@ -260,7 +260,7 @@ def narrow(input: T, dim: int, start: int, length: int) -> T:
 def _places(name, x, dim, index, src):
     """Return (dim, index, src) for scattering src along dim of x, with src cut to index's shape."""
     dim = one_dim(name, x, dim)
-    as_tensor(name, index, "index")
+    require_tensor(name, index, "index")
     if x.ndim == 0 or x.ndim != index.ndim:
         raise ValueError(f"{name}: index of shape {index.shape} needs as many dims as x, of shape {x.shape}")
     if any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape)) if d != dim):
@@ -375,7 +375,7 @@ def embedding(input: T, weight: T, padding_idx: int | None = None) -> T:
 
     Raises IndexError for a number outside of [0, V), TypeError for an input that is not an int Tensor, and ValueError
     for a weight that is not a matrix."""
-    if as_tensor("embedding", weight, "weight").ndim != 2:
+    if require_tensor("embedding", weight, "weight").ndim != 2:
         raise ValueError(f"embedding: weight must be (V, C), got shape {weight.shape}")
     V = weight.shape[0]
     y = looked_up(weight, checked_index("embedding", input, V, argument="input"))

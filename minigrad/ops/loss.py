@@ -10,7 +10,7 @@ from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.arguments import checked
 from ..autograd.cases import Fixed, apart, case, integers, normal, positive, uniform
 from ..typing import T
-from .args import as_tensor, require_float
+from .args import require_float, require_tensor
 from .elementwise import absolute, log1p
 from .index import checked_index, looked_up
 from .movement import shaped
@@ -40,7 +40,7 @@ def _check_pair(name, input, target, reduction):
 
 
 def _check_target(name, target, input, shape):
-    if as_tensor(name, target, "target").shape != shape:
+    if require_tensor(name, target, "target").shape != shape:
         raise ValueError(f"{name}: input of shape {input.shape} needs a target of shape {shape}, got {target.shape}")
 
 

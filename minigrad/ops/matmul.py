@@ -7,7 +7,7 @@ from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.arguments import checked
 from ..autograd.cases import case
 from ..typing import Array, T
-from .args import as_tensor, promoted, refuse_bools, require_float
+from .args import promoted, refuse_bools, require_float, require_tensor
 from .index import diagonal
 from .movement import alias, expanded, permute, permuted, reshape, shaped, unsqueeze
 
@@ -156,7 +156,7 @@ def einsum(equation: str, *operands: T | Array) -> T:
     if not isinstance(equation, str):
         raise TypeError(f"einsum: equation must be a str, got {type(equation).__name__}")
     xs = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
-    xs = [as_tensor("einsum", x, "operand") for x in promoted("einsum", *xs)]
+    xs = [require_tensor("einsum", x, "operand") for x in promoted("einsum", *xs)]
     terms, output = _letters(equation, [x.shape for x in xs])
     sizes = _sizes(equation, terms, xs)
     pairs = [_diagonals(x, term) for x, term in zip(xs, terms)]

@@ -12,7 +12,7 @@ from ..autograd.cases import case
 from ..backend.launch.movement import has_view
 from ..dtypes import check_holds
 from ..typing import Dims, Size, T
-from .args import SEVERAL, as_tensor, many_dims, one_dim, promoted, shape_of
+from .args import SEVERAL, many_dims, one_dim, promoted, require_tensor, shape_of
 
 __all__ = [
     "cat", "chunk", "clone", "concat", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll", "split",
@@ -270,7 +270,7 @@ def _several(name, tensors):
     """Return a list of Tensors in one dtype. Raises TypeError for a Tensor in place of the list, and numbers in it."""
     if isinstance(tensors, Value):
         raise TypeError(f"{name} takes a list of Tensors: {name}([a, b], dim)")
-    return [as_tensor(name, x, "element of tensors") for x in promoted(name, *tensors)]
+    return [require_tensor(name, x, "element of tensors") for x in promoted(name, *tensors)]
 
 
 class Stack(Op):

@@ -13,7 +13,7 @@ from ..autograd.arguments import checked
 from ..autograd.cases import Fixed, apart, case, integers
 from ..dtypes import float16, int64
 from ..typing import Dims, T
-from .args import as_tensor, many_dims, one_dim, require_float, returns_functions_like
+from .args import many_dims, one_dim, require_float, require_tensor, returns_functions_like
 from .elementwise import abs, pow, published
 from .index import Gather
 from .movement import cat, expanded, reshape, shaped, transpose
@@ -202,7 +202,7 @@ def _extreme(name, over_all, arg, elementwise, adjective):
             return elementwise(input, dim)
         if dim is None:
             return over_all(input, None, keepdim)
-        if as_tensor(name, input).ndim == 0:
+        if require_tensor(name, input).ndim == 0:
             return ValuesIndices(input.clone(), arg(input, dim))
         dim = one_dim(name, input, dim)
         indices = arg(input, dim, keepdim=True)
@@ -237,7 +237,7 @@ def prod(input: T, dim: int | None = None, keepdim: bool = False) -> T:
     if dim is None:
         y = prod(reshape(input, -1), 0)
         return y.reshape((1,) * input.ndim) if keepdim else y
-    x = as_tensor("prod", input) if input.dtype.kind == "f" else input.to(int64)
+    x = require_tensor("prod", input) if input.dtype.kind == "f" else input.to(int64)
     dim = one_dim("prod", x, dim)
     x = transpose(x, dim, -1).unsqueeze(-1) if x.ndim else reshape(x, 1, 1)  # (…, n, 1)
     while x.shape[-2] > 1:  # halves multiply each other: log2(n) products

@@ -251,7 +251,7 @@ MESSAGES = [
     (lambda: mg.where(np.ones(3, bool), X, X), TypeError, r"got a NumPy array of bool: write mg.tensor\(condition\)$"),
     (lambda: F.embedding([0, 1], X), TypeError, r"input must be an int Tensor, got a list: write mg.tensor\(input\)$"),
     (lambda: mg.exp([1.0]), TypeError, r"^exp: input must be a Tensor, got a list: write mg.tensor\(input\)$"),
-    (lambda: F.linear(X, np.ones((2, 3))), TypeError, "^linear: input must be a Tensor, got a NumPy array"),
+    (lambda: F.linear(X, np.ones((2, 3))), TypeError, "^linear needs Tensors of floats, got a NumPy array of float64"),
     (lambda: mg.add(X, [1.0]), TypeError, r"got a list: write mg.tensor\(\[1.0\]\)"),
     (lambda: np.exp(X), TypeError, r"np.exp of a Tensor would lose the graph: write mg.exp\(x\)"),
     (lambda: np.add.reduce(X), TypeError, r"write x.detach\(\).numpy\(\)"),
