@@ -8,7 +8,7 @@ import itertools
 import re
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..base.errors import devices_differ
 from ..base.locks import accumulating
@@ -71,11 +71,6 @@ class Op:
     _original: "Op | None" = None  # the op that `narrowed` made this copy from
 
     _serials = itertools.count()
-
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """The parameters are attributes, whatever a subclass calls them."""
 
     def __init_subclass__(cls, abstract: bool = False, **kwargs: Any):
         """Declare the op, unless it is only a base for others (abstract=True)."""

@@ -48,6 +48,7 @@ class Gelu(Op):
     units", 2016."""
 
     cases = [case((3, 4), approximate="none"), case((3, 4), approximate="tanh")]
+    approximate: str
 
     def forward(self, x, approximate):
         self.save_inputs(x)

@@ -94,6 +94,7 @@ class AttentionPattern(Op):
         case((4, 2), None, scale=1.0, is_causal=True),
         case((2, 2, 3), Fixed([[True, False, True], [False, False, False]]), scale=0.5, is_causal=False),
     ]
+    scale: float
 
     def forward(self, qk, mask, scale, is_causal):
         return self.save_output(self.backend.attention_pattern(qk, scale, mask, is_causal))

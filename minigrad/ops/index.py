@@ -32,6 +32,7 @@ class Getitem(Op):
         case((4, 3), index=(_REPEATED, slice(None, None, -1))),
         case((3,), index=(np.array([True, False, True]),)),
     ]
+    index: tuple[Any, ...]
 
     def forward(self, x, index):
         self.shape = x.shape
@@ -46,6 +47,7 @@ class GetitemAdd(Op):
 
     cases = [case((2, 3), shape=(4, 3), index=(slice(1, 4, 2),)), case((3, 3), shape=(4, 3), index=(_REPEATED,))]
     broadcasts = True  # x broadcasts to the places that index names
+    index: tuple[Any, ...]
 
     def forward(self, x, shape, index):
         return self.backend.getitem_add(shape, index, x)
@@ -164,6 +166,7 @@ class Gather(Op):
     """y = x at `index` along dim;   dx = zeros with dy added at index"""
 
     cases = [case((3, 4), integers((3, 2), 4), dim=1), case((3, 4), integers((5, 4), 3), dim=0)]
+    dim: int
 
     def forward(self, x, index, dim):
         self.shape = x.shape
@@ -181,6 +184,7 @@ class ScatterAdd(Op):
     """y = zeros of `shape` with x added at `index` along dim;   dx = dy at index"""
 
     cases = [case((3, 2), integers((3, 2), 4), shape=(3, 4), dim=1)]
+    dim: int
 
     def forward(self, x, index, shape, dim):
         if x.shape != index.shape:
@@ -408,6 +412,8 @@ class Triangle(Op):
     """y = x below (lower) or above diagonal `k` of the last two dims, 0 elsewhere;   dx = the same part of dy"""
 
     cases = [case((3, 4), k=0, lower=True), case((2, 4, 3), k=1, lower=False)]
+    k: int
+    lower: bool
 
     def forward(self, x, k, lower):
         on = self.backend

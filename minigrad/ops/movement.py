@@ -136,6 +136,7 @@ class Permute(Op):
     """y = x with its dims in the order `dims`;   dx = dy in the inverse order"""
 
     cases = [case((2, 3, 4), dims=(2, 0, 1)), case((3, 4), dims=(1, 0))]
+    dims: tuple[int, ...]
 
     def forward(self, x, dims):
         return self.backend.permute(x, dims)
@@ -216,6 +217,7 @@ class Flip(Op):
     """y = a copy of x reversed along dims;   dx = dy reversed"""
 
     cases = [case((3, 4), dims=(0,)), case((2, 3, 4), dims=(0, 2))]
+    dims: tuple[int, ...]
 
     def forward(self, x, dims):
         steps = [slice(None, None, -1 if d in dims else 1) for d in range(x.ndim)]
@@ -235,6 +237,7 @@ class Cat(Op):
     """y = the inputs one after the other along dim;   each dx is its part of dy"""
 
     cases = [case((2, 3), (4, 3), dim=0), case((2, 3), (2, 1), (2, 2), dim=1), case((2, 0), (2, 3), dim=1)]
+    dim: int
 
     def forward(self, *xs, dim):
         self.sizes = [x.shape[dim] for x in xs]
@@ -277,6 +280,7 @@ class Stack(Op):
     """y = the inputs side by side along a new dim;   each dx is its slice of dy"""
 
     cases = [case((2, 3), (2, 3), dim=0), case((2, 3), (2, 3), (2, 3), dim=2), case((), (), dim=0)]
+    dim: int
 
     def forward(self, *xs, dim):
         return self.backend.stack(xs, dim)
@@ -299,6 +303,7 @@ class Unbind(Op):
     """y_0, y_1, … = the slices of x along dim, without that dim;   dx = dy_0, dy_1, … side by side"""
 
     cases = [case((2, 3, 4), dim=0), case((2, 3, 4), dim=1), case((1, 3), dim=0)]
+    dim: int
 
     def forward(self, x, dim):
         before = (slice(None),) * dim
@@ -321,6 +326,7 @@ class Split(Op):
     """y_0, y_1, … = consecutive parts of x of the given sizes along dim;   dx = cat(dy_0, dy_1, …)"""
 
     cases = [case((5, 3), sizes=(2, 3), dim=0), case((2, 3), sizes=(1, 1, 1), dim=1)]
+    dim: int
 
     def forward(self, x, sizes, dim):
         parts, start = [], 0

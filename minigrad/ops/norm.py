@@ -31,6 +31,7 @@ class LayerNorm(Op):
         case((5,), None, None, eps=1e-3),
     ]
     rounds_inside = True  # x - mean
+    eps: float
 
     def forward(self, x, weight, bias, eps):
         y, mean, rstd = self.backend.layer_norm(x, weight, bias, eps)
@@ -79,6 +80,7 @@ class RmsNorm(Op):
     Zhang and Sennrich 2019."""
 
     cases = [case((2, 3, 5), (5,), eps=1e-5), case((5,), None, eps=1e-3)]
+    eps: float
 
     def forward(self, x, weight, eps):
         y, rstd = self.backend.rms_norm(x, weight, eps)

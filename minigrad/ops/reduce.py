@@ -45,6 +45,7 @@ class Sum(Op):
         case((2, 3, 4), dims=(0, 2), keepdim=True),
         case((0, 3), dims=(0,), keepdim=False),
     ]
+    dims: tuple[int, ...]
 
     def forward(self, x, dims, keepdim):
         self.shape = x.shape
@@ -83,6 +84,7 @@ class Amax(Op):
     cases = [case(apart((3, 4)), dims=(0, 1), keepdim=False), case(apart((2, 3, 4)), dims=(0, 2), keepdim=True)]
 
     primitive_name = "max"
+    dims: tuple[int, ...]
 
     def forward(self, x, dims, keepdim):
         self.save_inputs(x)
@@ -311,6 +313,7 @@ class Logsumexp(Op):
     Over a slice that is all -∞, y is -∞ and dx 0. For dx, an x of ∞ counts as the largest number."""
 
     cases = [case((3, 4), dim=1), case((2, 3, 2), dim=0)]
+    dim: int
 
     def forward(self, x, dim):
         self.save_inputs(x)
@@ -337,6 +340,8 @@ class Cumsum(Op):
     """y_i = Σ_{j ≤ i} x_j along dim;   dx_j = Σ_{i ≥ j} dy_i   (reverse: from the end)"""
 
     cases = [case((3, 4), dim=1, reverse=False), case((3, 4), dim=0, reverse=True)]
+    dim: int
+    reverse: bool
 
     def forward(self, x, dim, reverse):
         return self.backend.cumsum(x, dim, reverse)

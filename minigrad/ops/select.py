@@ -94,6 +94,8 @@ class Clamp(Op):
     """y = min(max(x, min), max);   dx = dy where min ≤ x ≤ max, else 0"""
 
     cases = [case((3, 4), min=-0.5, max=0.7), case((3, 4), min=0.1, max=None)]
+    min: float | None
+    max: float | None
 
     def forward(self, x, min, max):
         self.save_inputs(x)
@@ -101,7 +103,7 @@ class Clamp(Op):
 
     def backward(self, dy: Value):
         (x,) = self.saved_inputs()
-        if None not in (self.min, self.max) and self.max < self.min:  # y is max everywhere
+        if self.min is not None and self.max is not None and self.max < self.min:  # y is max everywhere
             return dy.zeros_like()
         inside = x == x.clamp(self.min, self.max)
         return where(inside, dy, 0.0)

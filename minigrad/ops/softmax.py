@@ -22,6 +22,7 @@ class Softmax(Op):
         case((2, 1), dim=1),
         case(Fixed([[0.3, -_INF, 1.1], [-_INF, -_INF, -_INF]]), dim=1),
     ]
+    dim: int
 
     def forward(self, x, dim):
         return self.save_output(self.backend.softmax(x, dim))
@@ -55,6 +56,7 @@ class LogSoftmax(Op):
 
     cases = [case((3, 5), dim=1), case((2, 4, 3), dim=1)]
     rounds_as = 1.0  # where one x is far above the others, y there is ln 1, the rest of a difference of numbers near 1
+    dim: int
 
     def forward(self, x, dim):
         return self.save_output(self.backend.log_softmax(x, dim))
