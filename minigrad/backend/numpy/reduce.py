@@ -10,8 +10,13 @@ def _primitive(function):
     return lambda self, x, dims, keepdim: function(x, axis=dims, keepdims=keepdim)
 
 
+def _arg_primitive(function):
+    """The primitive (self, x, dim, keepdim) that calls np.argmax or np.argmin."""
+    return lambda self, x, dim, keepdim: function(x, axis=dim, keepdims=keepdim)
+
+
 class Reduce:
-    """dims: a tuple of numbers in [0, ndim), for argmax and argmin one number. Sums of integers and bools are int64.
+    """dims: a tuple of numbers in [0, ndim); dim: one number. Sums of integers and bools are int64.
 
     argmax and argmin give int64, the first of equals."""
 
@@ -19,7 +24,7 @@ class Reduce:
         return rounded(np.sum(x, axis=dims, keepdims=keepdim, dtype=wide(x.dtype)), x.dtype)
 
     max, min, any, all = map(_primitive, (np.max, np.min, np.any, np.all))
-    argmax, argmin = map(_primitive, (np.argmax, np.argmin))
+    argmax, argmin = map(_arg_primitive, (np.argmax, np.argmin))
 
     def argsort(self, x, dim, descending):
         """The indices that sort x along dim, int64. Equals keep their order; NaN is the largest."""
