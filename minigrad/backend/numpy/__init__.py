@@ -1,7 +1,7 @@
 """The primitives in plain NumPy. They define what a backend is: each primitive once, with its shapes and its meaning.
 
-`launch/` has the same primitives as kernel launches; a family has a file of the same name in both. The backends that
-launch kernels refuse to be imported if they lack one.
+`launch/` has the same primitives as kernel launches; a family has a file of the same name in both. A test compares
+their names.
 
 - Arrays are np.ndarray, or cupy.ndarray on a GPU. The functions that users call have checked all arguments.
 - A primitive returns a new array. Views, and names that end in an underscore, are the exceptions: the latter change
