@@ -358,7 +358,7 @@ def cumsum(input: T, dim: int) -> T:
 
 
 class Argsort(Op):
-    """y = the indices that sort x along dim, stably, int64;   no gradient"""
+    """y = the indices that sort x along dim, stably, int64, or the first k of them;   no gradient"""
 
     cases = [case((3, 4), dim=1, descending=False), case((3, 4), dim=0, descending=True, k=2)]
     differentiable = False

@@ -26,9 +26,10 @@ class Reduce:
     max, min, any, all = map(_primitive, (np.max, np.min, np.any, np.all))
     argmax, argmin = map(_arg_primitive, (np.argmax, np.argmin))
 
-    def argsort(self, x, dim, descending):
-        """The indices that sort x along dim, int64. Equals keep their order; NaN is the largest."""
-        return np.moveaxis(_order(np.moveaxis(x, dim, -1), descending), -1, dim)
+    def argsort(self, x, dim, descending, k=None):
+        """Return the stable order of x along dim, int64, or its first k places. NaN is the largest number."""
+        x = np.moveaxis(x, dim, -1)
+        return np.moveaxis(_order(x, descending) if k is None else _first_places(x, descending, k), -1, dim)
 
     def cumsum(self, x, dim, reverse):
         """Cumulative sums along dim. reverse: from the end."""
@@ -72,6 +73,22 @@ def _sort_keys(x, descending):
     else:
         keys = (x ^ x.dtype.type(1 << 63)).view(np.int64) if x.dtype == np.uint64 else x.astype(np.int64)
     return ~keys if descending else keys
+
+
+def _first_places(x, descending, k):
+    """The first k places of _order(x, descending). If they are few, and no other element equals the last of them, only
+    these are sorted."""
+    *outer, n = x.shape
+    if not 0 < 4 * k <= n:
+        return _order(x, descending)[..., :k]
+    last = n - k if descending else k - 1
+    bound = np.partition(x, last, axis=-1)[..., last : last + 1]
+    at = np.flatnonzero(x >= bound if descending else x <= bound)
+    if (np.bincount(at // n, minlength=x.size // n) != k).any():  # ties, or NaN
+        return _order(x, descending)[..., :k]
+    places = (at % n).reshape(*outer, k)
+    order = _order(np.take_along_axis(x, places, -1), descending)
+    return np.take_along_axis(places, order, -1)
 
 
 def column_dots(x, y):
