@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.tables import columns
 from .verdicts import FAIL, INCONCLUSIVE, KINK, PASS, SEVERITY, passes
 
 OURS = str(Path(__file__).parents[1])
@@ -160,12 +161,6 @@ class GradcheckReport:
 
 def _gravity(f):
     return SEVERITY.index(f.verdict), f.verdict != PASS and not f.probe, f.excess
-
-
-def columns(rows):
-    """Return rows of strings as lines whose columns are padded to one width, except for the last column."""
-    widths = [max(map(len, column)) for column in zip(*rows)][:-1]
-    return ["  ".join([*[cell.ljust(w) for cell, w in zip(row, widths)], row[-1]]).rstrip() for row in rows]
 
 
 def raised(error):

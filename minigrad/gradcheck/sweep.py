@@ -15,7 +15,7 @@ from ..random import default_generator
 from ..tensor import tensor
 from .check import gradcheck
 from .probes import CHEAP
-from .report import GradcheckReport, columns, raised
+from .report import GradcheckReport, raised
 from .subject import flat
 from .verdicts import FAIL, SEVERITY, WARN
 
