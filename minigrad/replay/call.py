@@ -196,7 +196,7 @@ class CapturedCall(Execution):
                 f"only, so create_graph=True must stay outside of it ({user_line()})"
             )
         self.run_pending()
-        given, ys = self.eager_ops[op._whole or op]
+        given, ys = self.eager_ops[op._original or op]
         pairs = [(y.node, self._with_values(dy)) for y, dy in zip(ys, dys) if dy is not None and y.node is not None]
         wanted = [x.node for x, need in zip(given, op.needs) if need]
         with uncaptured(after=False):
