@@ -91,7 +91,7 @@ READERS = {"q": "Q", "k": "K", "v": "V", "": "the logits"}
 def pulls(flows, head):
     """Return {input: the sum of a first-layer head's edges to it, at each step}. The inputs are Q, K and V of all heads
     of the second layer, and the logits."""
-    return {p: [sum(edge for *_, by, edge in flow.out_of(*head) if by == p) for _, flow in flows] for p in READERS}
+    return {p: [sum(edge for *_, by, edge in flow.out_of(head) if by == p) for _, flow in flows] for p in READERS}
 
 
 def strongest(flows, head):
