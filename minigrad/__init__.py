@@ -19,7 +19,7 @@ from .backend import DeviceError, device
 from .dtypes import bool_, dtype, finfo, float16, float32, float64, int8, int16, int32, int64, uint8
 from .ops.public import *
 from .base import missing as _missing
-from .base.recording import CaptureError
+from .base.capturing import CaptureError
 from .random import *
 from .tensor import *
 from .tensor import __all__ as _of_tensor, tensor  # the function: to Pyright, a star leaves the name to the package

@@ -10,8 +10,8 @@ import numpy as np
 from .backend import reference
 from .backend.devices import device as named
 from .backend.philox import Draw
+from .base.capturing import refuse_within
 from .base.locks import drawing
-from .base.recording import refuse_within
 from .typing import Array, DTypeLike
 
 __all__ = ["Generator", "default_generator", "manual_seed"]

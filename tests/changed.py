@@ -15,7 +15,7 @@ BESIDE = {  # a change below such a path is seen in these folders too, beside th
     "minigrad/backend/numpy": ["ops"],
     "minigrad/base": ["project", "tensor"],
     "minigrad/random.py": ["kernels"],
-    "minigrad/base/recording.py": ["replay"],
+    "minigrad/base/capturing.py": ["replay"],
     "minigrad/tensor": ["autograd"],
     "minigrad/training": ["char_lm"],
     "minigrad/commands": ["char_lm"],

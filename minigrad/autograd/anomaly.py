@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..base.recording import user_place
+from ..base.capturing import user_place
 from .graph import Value
 from .modes import mode
 

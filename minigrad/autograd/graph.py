@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from ..base.capturing import thread
 from ..base.locks import accumulating
-from ..base.recording import thread
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,8 +48,8 @@ class Storage:
 
         times=-1 takes back the count of a change that failed and wrote nothing."""
         self.version += times
-        if thread.recorder is not None:
-            thread.recorder.storage_changed(self, times)
+        if thread.session is not None:
+            thread.session.storage_changed(self, times)
 
 
 class Handle:
@@ -83,19 +83,19 @@ class Node:
         """Call hook(gradient) in every backward walk, once the whole gradient of this value is known.
 
         The hook may return another gradient in its place, or None. Hooks run in the order in which they were added."""
-        self._tell_recorder()
+        self._tell_session()
         if self.hooks is None:
             self.hooks = {}
         return Handle(self.hooks, hook)
 
     def retain_grad(self) -> None:
         """Keep the gradient of this value in `grad`, although it is not a leaf."""
-        self._tell_recorder()
+        self._tell_session()
         self.retain = True
 
-    def _tell_recorder(self) -> None:
-        if thread.recorder is not None:
-            thread.recorder.node_observed(self)
+    def _tell_session(self) -> None:
+        if thread.session is not None:
+            thread.session.node_observed(self)
 
     def accumulate(self, g: Any, own: Callable[[Any], Any] | None = None) -> None:
         """Add g to .grad; other threads may do the same at the same time.

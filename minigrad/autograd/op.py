@@ -10,9 +10,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..base.capturing import thread, user_place
 from ..base.errors import devices_differ
 from ..base.locks import accumulating
-from ..base.recording import thread, user_place
 from .anomaly import check_forward
 from .arguments import kind_of
 from .cases import Case
@@ -107,9 +107,9 @@ class Op:
     @classmethod
     def apply(cls, *inputs: Any, **params: Any) -> Any:
         """Run the op on Tensors, and record it if a gradient will be wanted. Returns a Tensor or a tuple of Tensors."""
-        recorder = thread.recorder
-        if recorder is not None and recorder.capturing is None:  # a captured step is running
-            return recorder.apply_op(cls, inputs, params)
+        session = thread.session
+        if session is not None and session.capturing is None:  # a captured step is running
+            return session.apply_op(cls, inputs, params)
 
         # 1. The instance of this run, with its parameters as attributes.
         op = _new_instance(cls)

@@ -6,7 +6,7 @@ topological order. Each step calls one op's backward and adds what it returns to
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..base.recording import thread
+from ..base.capturing import thread
 from .anomaly import check_backward
 from .graph import Node, Storage, Value
 from .modes import enable_grad, mode, switched
@@ -131,8 +131,8 @@ def backward(
     inspect: called as inspect(op, dys, dxs) at each step, with the whole gradients of the op's outputs and its
     contribution to each input, or None. Then no .grad changes, no hook, watch or search for NaN runs, and the graph is
     kept."""
-    recorder = thread.recorder
-    walk: Callable[..., Any] = walked if recorder is None or recorder.capturing is not None else recorder.backward
+    session = thread.session
+    walk: Callable[..., Any] = walked if session is None or session.capturing is not None else session.backward
     return walk(roots, cotangents, inputs, retain_graph, create_graph, inspect)
 
 

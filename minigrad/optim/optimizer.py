@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..autograd import enable_grad, no_grad
-from ..base import recording
+from ..base import capturing
 from ..dtypes import is_number
 from ..nn.module import Parameter
 from ..tensor import Tensor, as_tensor, from_backend
@@ -127,13 +127,13 @@ class Optimizer:
         model was cast or moved or they were set by hand, are converted first."""
         state = self.state.get(p)
         if not state:
-            with recording.uncaptured(after=False):  # zeros depend on nothing
+            with capturing.uncaptured(after=False):  # zeros depend on nothing
                 state = self.state[p] = {"step": 0, **{name: p.zeros_like() for name in self.buffers}}
             return state
         outdated = [name for name in self.buffers if not _matches(state.get(name), p)]
         if outdated:
             index = [id(x) for group in self.param_groups for x in group["params"]].index(id(p))
-            with recording.uncaptured():
+            with capturing.uncaptured():
                 state.update({name: _as_buffer(state, f"optimizer state {index}", name, p) for name in outdated})
         return state
 

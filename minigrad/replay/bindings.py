@@ -4,7 +4,7 @@ from typing import Any
 
 from ..autograd import Node, Storage
 from ..backend.launch.launcher import bytes_below, bytes_spanned
-from ..base.recording import CaptureError, user_line
+from ..base.capturing import CaptureError, user_line
 from .guards import array_guard, misalignment
 from .programs import CallMemory
 from .trace import FINISHED, Placeholder, tensor_around

@@ -17,7 +17,7 @@ import numpy as np
 from ..autograd import Node, Storage, Value, mode
 from ..autograd.modes import switched
 from ..autograd.walk import backward, reachable, walked
-from ..base.recording import CaptureError, refuse, refuse_within, uncaptured, user_line
+from ..base.capturing import CaptureError, refuse, refuse_within, uncaptured, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub, Transfer
 from ..ops.index import Getitem
 from .execution import Execution
@@ -27,7 +27,7 @@ from .trace import FINISHED, EagerOp, PerCallValue, TraceEntry, tensor_around
 
 
 class CapturedCall(Execution):
-    """A call of a captured step: the Recorder of its thread, whose methods base/recording.py describes."""
+    """A call of a captured step: the CaptureSession of its thread, whose methods base/capturing.py describes."""
 
     def __init__(self, tree, tree_for):
         """tree_for: a function that returns the TraceTree of a backend."""

@@ -19,7 +19,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from .. import backend
 from ..autograd import mode
 from ..autograd.modes import unwind
-from ..base.recording import thread
+from ..base.capturing import thread
 from ..tensor import Tensor
 from .call import CapturedCall
 from .trace import TraceTree
@@ -87,7 +87,7 @@ class Captured(Generic[P, R]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if thread.recorder is not None:  # this call is a part of another captured step
+        if thread.session is not None:  # this call is a part of another captured step
             return self.function(*args, **kwargs)
         with self._lock:
             on = backend.get(next((str(x.device) for x in _tensors((args, kwargs))), "cpu"))
@@ -97,13 +97,13 @@ class Captured(Generic[P, R]):
             on.raise_index_errors()
             call, depth = CapturedCall(self._tree(on), self._tree), len(mode.before)
             try:
-                thread.recorder = call
+                thread.session = call
                 return self.function(*args, **kwargs)
             finally:  # after an error too: what came before it is computed, as without capture
                 interrupt = None
                 while True:  # an interrupt is raised when everything is computed
                     try:
-                        thread.recorder = None
+                        thread.session = None
                         unwind(depth)
                         call.finish()
                         break

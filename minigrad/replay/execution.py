@@ -4,7 +4,7 @@ from sys import getrefcount
 from typing import Any
 
 from ..autograd import Node, Storage
-from ..base.recording import uncaptured
+from ..base.capturing import uncaptured
 from .bindings import Bindings
 from .cuda_graph import GraphProgram
 from .programs import Program

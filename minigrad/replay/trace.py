@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..autograd import GraphError, Op, mode
-from ..base.recording import thread, user_place
+from ..base.capturing import thread, user_place
 from ..tensor import Tensor
 from .addresses import AddressSpace
 from .programs import Launch
@@ -109,7 +109,7 @@ class EagerOp(Op, abstract=True):
         return self
 
     def backward(self, *dys):
-        call: Any = thread.recorder
+        call: Any = thread.session
         return call.eager_backward(self, dys)
 
 

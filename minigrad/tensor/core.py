@@ -13,8 +13,8 @@ import numpy as np
 from .. import autograd, backend, dtypes
 from ..autograd import GraphError, Handle, Node, Op, Storage, Value
 from ..autograd.arguments import checked
+from ..base.capturing import thread
 from ..base.missing import Lacking, instead
-from ..base.recording import thread
 from ..ops import elementwise, index, movement
 from ..ops import public as ops
 from ..typing import DTypeLike, Operand
@@ -165,8 +165,8 @@ class Gradients(Attributes):
     def _become(self, source: Value) -> None:
         """Take the memory of another tensor."""
         self.array, self.storage = source.array, source.storage
-        if thread.recorder is not None:
-            thread.recorder.tensor_created(self)
+        if thread.session is not None:
+            thread.session.tensor_created(self)
 
 
 def _reflected(function: Any) -> Callable[[V, Operand], V]:
@@ -187,15 +187,15 @@ class Tensor(Gradients, InPlace, Interop):
     def _wrap(array: Any, storage: Storage, node: Node | None = None) -> "Tensor":
         x = object.__new__(Tensor)
         x.array, x.storage, x.node = array, storage, node
-        if thread.recorder is not None:
-            thread.recorder.tensor_created(x)
+        if thread.session is not None:
+            thread.session.tensor_created(x)
         return x
 
     def _host(self) -> Any:
         """The values as an array on the host. On a CPU it is the tensor's own memory: read it at once, keep no
         reference."""
-        if thread.recorder is not None:
-            return thread.recorder.read_values(self)
+        if thread.session is not None:
+            return thread.session.read_values(self)
         return self.storage.backend.to_numpy(self.array)
 
     def __dir__(self) -> list[str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import backend
 from ..autograd import GraphError, Storage
-from ..base.recording import refuse
+from ..base.capturing import refuse
 from ..ops import public as ops
 from ..typing import Array
 from .attributes import Attributes

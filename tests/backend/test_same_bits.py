@@ -15,7 +15,7 @@ from minigrad.backend.launch.rules import KERNEL, MANY
 from minigrad.backend.numpy import NAMES
 from minigrad.backend.philox import Draw
 from minigrad.backend.runners.native import Native, NativeKernels
-from minigrad.base.recording import CaptureError, thread
+from minigrad.base.capturing import CaptureError, thread
 from minigrad.replay.call import CapturedCall
 from minigrad.replay.trace import TraceEntry, TraceTree
 
@@ -189,12 +189,12 @@ def layouts(y):
 
 def captured(on, name, args):
     """The result of a primitive that is captured: arrays without memory."""
-    thread.recorder = call = CapturedCall(TraceTree(on), None)
+    thread.session = call = CapturedCall(TraceTree(on), None)
     call.capturing = TraceEntry(name)
     try:
         return getattr(on, name)(*args)
     finally:
-        thread.recorder = None
+        thread.session = None
 
 
 @pytest.mark.parametrize("family", [elementwise, moving, reduced])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...base.recording import thread
+from ...base.capturing import thread
 from .. import devices
 from ..kernels import Struct, StructArray, constant
 
@@ -73,12 +73,12 @@ class Launcher:
 
     def empty(self, shape, dtype):
         """A new compact array with undefined contents."""
-        return self.fresh(shape, dtype) if thread.recorder is None else thread.recorder.empty(shape, dtype)
+        return self.fresh(shape, dtype) if thread.session is None else thread.session.empty(shape, dtype)
 
     @property
     def _start_or_capture(self):
         """The function that launches, or in a captured step records a launch. It takes the arguments of _start."""
-        return self._start if thread.recorder is None else thread.recorder.launch
+        return self._start if thread.session is None else thread.session.launch
 
     def launch(self, file, entry, dtype, grid, block, *args, shared=0):
         """Run an entry point.
@@ -133,22 +133,22 @@ class Launcher:
     def parameter_buffer(self, values, shape, dtype):
         """A small array of this shape for kernels, filled by values(), a function of no arguments. A captured step
         calls values() again at each call, with the functions that are parameters of the primitive then."""
-        if thread.recorder is not None:
-            return thread.recorder.parameter_buffer(values, shape, dtype)
+        if thread.session is not None:
+            return thread.session.parameter_buffer(values, shape, dtype)
         return self.from_numpy(np.array(values(), dtype))
 
     def random_stream(self, draw):
         """The first arguments of a kernel that draws random words, from a Draw: (array, key, offset). The array is
         None, or holds two words: a key that replaces `key`, and a number that is added to `offset`."""
-        return (None, draw.key, draw.offset) if thread.recorder is None else thread.recorder.random_stream(draw)
+        return (None, draw.key, draw.offset) if thread.session is None else thread.session.random_stream(draw)
 
     def from_numpy(self, x):
-        return x if thread.recorder is None else x.copy()  # the user may change x before the step is replayed
+        return x if thread.session is None else x.copy()  # the user may change x before the step is replayed
 
     def defer_check(self, check):
         """Let a captured step look at the result of a check of indices after each replay: see runners/checks.py."""
-        if thread.recorder is not None:
-            thread.recorder.defer_check(check)
+        if thread.session is not None:
+            thread.session.defer_check(check)
 
     def with_packed_structs(self, args):
         """Arguments of a kernel, with each StructArray as an array of bytes."""
@@ -187,7 +187,7 @@ class Launcher:
 
     def read_only(self, x):
         """x, a view that NumPy has made read-only: in a captured step, views of it will be read-only too."""
-        if thread.recorder is None or has_memory(x):
+        if thread.session is None or has_memory(x):
             return x
         return self.array_at(self.pointer(x), x.shape, x.dtype, x.strides, None, writeable=False)
 

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from ...base.recording import CaptureError, refuse_within
+from ...base.capturing import CaptureError, refuse_within
 from ..kernels import constant
 from .launcher import Launcher, divisor, has_memory, is_narrow, is_writeable, layout, merged
 from .rules import COPY, NUMPYS

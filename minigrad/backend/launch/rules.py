@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ...base.capturing import refuse_within, thread
 from ...base.quiet import call_quietly
-from ...base.recording import refuse_within, thread
 from ..numpy import Numpy
 
 MANY = 1 << 11  # elements; with fewer, NumPy is usually done before a kernel has been called
@@ -56,9 +56,9 @@ def _primitive(rule: Rule, launch: Any) -> Any:
 
     @functools.wraps(launch)
     def primitive(self, *args, **kwargs):
-        recorder = thread.recorder
-        if recorder is not None:
-            return recorder.primitive(name, captured, self, args, kwargs)
+        session = thread.session
+        if session is not None:
+            return session.primitive(name, captured, self, args, kwargs)
         if not self.may_use_numpy or (may_launch and self.kernel_pays(smallest, args)):
             return launch(self, *args, **kwargs)
         y = numpy(*args, **kwargs) if rule is COPY else call_quietly(numpy, args, kwargs)
@@ -73,10 +73,10 @@ def capturable(name, eager, captured):
 
     @functools.wraps(eager)
     def method(self, *args, **kwargs):
-        recorder = thread.recorder
-        if recorder is None:
+        session = thread.session
+        if session is None:
             return eager(self, *args, **kwargs)
-        return recorder.primitive(name, captured, self, args, kwargs)
+        return session.primitive(name, captured, self, args, kwargs)
 
     return method
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from ...base.recording import refuse_within, uncaptured, user_line
+from ...base.capturing import refuse_within, uncaptured, user_line
 from .. import devices
 from ..kernels import C_TYPES, entry_points, signature
 from ..launch import Launched

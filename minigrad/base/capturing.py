@@ -1,4 +1,5 @@
-"""The captured step that a thread runs. The engine, Tensors and backends tell it what they would otherwise compute."""
+"""The captured step that a thread runs (`thread.session`). The engine, Tensors and backends tell it what they would
+otherwise compute."""
 
 import os
 import sys
@@ -13,8 +14,8 @@ class CaptureError(RuntimeError):
     """A step does something that cannot be captured; the message says what, and where."""
 
 
-class Recorder(Protocol):
-    """What the engine, Tensors and backends call in a captured step. replay/call.py has the class that does it.
+class CaptureSession(Protocol):
+    """One call of a captured step, as the engine, Tensors and backends see it; replay/call.py has the class.
 
     Tensors, nodes, storages and arrays are `Any` here, since their classes belong to packages above this one."""
 
@@ -93,7 +94,7 @@ class Recorder(Protocol):
 
 class _Thread(threading.local):
     def __init__(self) -> None:  # once for each thread
-        self.recorder: Recorder | None = None  # the captured step that this thread runs
+        self.session: CaptureSession | None = None  # the call of a captured step that this thread runs
 
 
 thread = _Thread()
@@ -103,31 +104,31 @@ class uncaptured:
     """A block that is not part of a captured step: it runs now, and only in this call, for example to make an
     optimizer's buffers.
 
-    after: compute first what the step has done so far. (This is no generator: an interrupt could close a generator
-    late, and it would restore the step after its end.)"""
+    after: compute first what the step has done so far. (This is a class, not a generator: an interrupt could close a
+    generator late, and it would then restore the session after its end.)"""
 
     def __init__(self, after: bool = True) -> None:
         self.after = after
 
     def __enter__(self) -> None:
-        self.recorder = thread.recorder
-        if self.recorder is not None and self.after:
-            self.recorder.run_pending()
-        thread.recorder = None
+        self.session = thread.session
+        if self.session is not None and self.after:
+            self.session.run_pending()
+        thread.session = None
 
     def __exit__(self, *exc: object) -> None:
-        thread.recorder = self.recorder
+        thread.session = self.session
 
 
 def refuse(what: str) -> None:
     """Raise CaptureError in a captured step: `what` cannot be captured."""
-    if thread.recorder is not None:
+    if thread.session is not None:
         raise CaptureError(f"{what} cannot be captured ({user_line()})")
 
 
 def refuse_within(what: str) -> None:
     """Raise CaptureError while an op is captured: work on the host would not be repeated at later calls."""
-    if thread.recorder is not None and thread.recorder.capturing is not None:
+    if thread.session is not None and thread.session.capturing is not None:
         refuse(what)
 
 
