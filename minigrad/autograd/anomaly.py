@@ -13,7 +13,7 @@ class AnomalyError(ArithmeticError):
 
 
 def _nonfinite(x: Any) -> str | None:
-    """'NaN' if a Tensor or Python number x holds one, else 'Inf' if it holds an infinity, else None."""
+    """Return 'NaN' if x, a Tensor or a Python number, holds one, else 'Inf' if it holds an infinity, else None."""
     if not isinstance(x, Value):
         return "NaN" if x != x else "Inf" if x in (float("inf"), -float("inf")) else None
     array = x.storage.backend.to_numpy(x.array)

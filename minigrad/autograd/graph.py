@@ -100,7 +100,7 @@ class Node:
     def accumulate(self, g: Any, own: Callable[[Any], Any] | None = None) -> None:
         """Add g to .grad; other threads may do the same at the same time.
 
-        own: a function that gives g memory of its own, applied if .grad is None so far. None: g has its own."""
+        own: own(g) returns g with memory of its own; called if .grad is None so far. None: g has its own already."""
         with accumulating:
             if self.grad is not None:
                 self.grad = self.grad + g

@@ -68,7 +68,7 @@ class Op:
     _saved_output: tuple[Any, ...] | None = None
     _saved: tuple[Any, ...] | None = None
     _output_node: "weakref.ref[Node] | None" = None  # set by save_output; weak, or it would be a cycle
-    _original: "Op | None" = None  # the op that `narrowed` made this copy from
+    _original: "Op | None" = None  # the op that `with_needs` made this copy from
 
     _serials = itertools.count()
 
@@ -133,8 +133,8 @@ class Op:
             kinds = " and ".join(map(kind_of, inputs))
             raise TypeError(f"{cls.name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
 
-        # 3. Record this run? The modes of this thread: grad and scope are read here, anomaly and watch at the end.
-        modes = mode.__dict__  # a dict is read faster than attributes of a thread-local
+        # 3. Whether this run is recorded.
+        modes = mode.__dict__  # the modes of this thread; a dict is read faster than attributes of a thread-local
         recorded = connected and modes["grad"] and cls.differentiable
         if recorded:
             op._inputs = inputs  # save_inputs() reads them while forward runs
@@ -150,7 +150,7 @@ class Op:
             with backend.quietly():  # NumPy would warn of NaN and Inf
                 y = op.forward(*arrays, **params)
         if y is None:
-            raise TypeError(f"{cls.name}: forward returned None; does it lack its return?")
+            raise TypeError(f"{cls.name}: forward returned None; its return statement is missing")
         outputs = y if isinstance(y, tuple) else (y,)
 
         # 5. The op enters the graph, then its results as Tensors refer to it.
@@ -160,7 +160,7 @@ class Op:
                 op.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in outputs])
         results = [None if array is None else op._as_tensor(i, array, inputs) for i, array in enumerate(outputs)]
 
-        # 6. Whoever observes ops is told.
+        # 6. The search for NaN, and the function that watches ops, if there are any.
         if modes["anomaly"]:
             check_forward(op, inputs, results)
         if modes["watch"] is not None:
@@ -195,7 +195,7 @@ class Op:
 
     def saved_inputs(self) -> tuple[Any, ...]:
         """The inputs that save_inputs kept, as Tensors; None and numbers unchanged."""
-        entries = self._found("_saved_inputs", "save_inputs")
+        entries = self._saved_entries("_saved_inputs", "save_inputs")
         return tuple([self._checked_tensor(*entry) if isinstance(entry, tuple) else entry for entry in entries])
 
     def save_output(self, y: Any) -> Any:
@@ -206,7 +206,7 @@ class Op:
 
     def saved_output(self) -> Any:
         """The output that save_output kept, as a Tensor."""
-        array, storage, version = self._found("_saved_output", "save_output")
+        array, storage, version = self._saved_entries("_saved_output", "save_output")
         return self._checked_tensor(array, storage, version, (self._original or self)._node_of_output(array, storage))
 
     def _node_of_output(self, array: Any, storage: Storage) -> Node:
@@ -226,15 +226,15 @@ class Op:
             self._saved = tuple([a if a is None else (a, Storage(self.backend)) for a in arrays])
 
     def saved(self) -> tuple[Any, ...]:
-        """What save kept, as Tensors without a graph."""
-        return tuple([None if entry is None else self.wrap(*entry) for entry in self._found("_saved", "save")])
+        """The arrays that save kept, as Tensors without a graph."""
+        return tuple([None if entry is None else self.wrap(*entry) for entry in self._saved_entries("_saved", "save")])
 
-    def _found(self, attribute: str, method: str) -> tuple[Any, ...]:
-        """What `method` kept. Raises GraphError if that is nothing, or if it has been freed."""
+    def _saved_entries(self, attribute: str, method: str) -> tuple[Any, ...]:
+        """The entries that `method` kept in `attribute`. Raises GraphError if there are none, or if they were freed."""
         entries: tuple[Any, ...] | None = getattr(self, attribute)
         if entries is None:
             if self.spent:  # another thread's walk freed it after this walk had looked
-                raise self.already_spent()
+                raise self.spent_error()
             raise GraphError(f"{self.describe()} saved nothing with {method}() in its forward")
         return entries
 
@@ -258,8 +258,8 @@ class Op:
         self.spent = True  # first: a walk of another thread that then finds nothing saved reads why
         self._saved_inputs = self._saved_output = self._saved = None
 
-    def already_spent(self) -> GraphError:
-        """The error for a second backward through this op."""
+    def spent_error(self) -> GraphError:
+        """Return the error for a second backward through this op."""
         return GraphError(
             f"{self.describe()} has already been through a backward, and its saved arrays were freed; "
             f"pass retain_graph=True to the first backward if you need a second"
@@ -267,7 +267,7 @@ class Op:
 
     # -- for the walk, and for messages
 
-    def narrowed(self, needs: tuple[bool, ...]) -> "Op":
+    def with_needs(self, needs: tuple[bool, ...]) -> "Op":
         """A copy of this op that computes fewer gradients; other threads may be walking through the op itself."""
         op = copy.copy(self)
         op.needs, op._original = needs, self
@@ -290,36 +290,39 @@ def _defaults_of(function: Any) -> dict[str, Any]:
 
 
 def _storage_of_view(backend: Any, array: Any, inputs: tuple[Any, ...]) -> Storage | None:
-    """The storage of the input that `array` is, or is a view of; None if the array has memory of its own."""
+    """The storage of the input that `array` is, or is a view of; None if the array has memory of its own.
+
+    NumPy and CuPy set the base of a view to the array that owns the memory. Only where a base is neither of the two
+    arrays is their memory compared."""
     base = array.base
     for x in inputs:
-        if not isinstance(x, Value):
+        if not isinstance(x, Value) or x.storage.backend is not backend:
             continue
-        given = x.array
-        if array is not given and base is None:  # it owns its memory
-            continue
-        if x.storage.backend is not backend:
-            continue
-        if array is given or base is given or base is given.base:  # the base of a view is the owner of its memory
+        if array is x.array:
             return x.storage
-        two_owners = given.base is None and getattr(base, "base", base) is None  # so their memory differs
-        if not two_owners and backend.overlap(array, given):
+        if base is None:  # the array owns its memory
+            continue
+        if base is x.array or base is x.array.base:
+            return x.storage
+        # If x owns its memory, and the base of `array`, another array, owns its own, they do not overlap.
+        if (x.array.base is not None or getattr(base, "base", base) is not None) and backend.overlap(array, x.array):
             return x.storage
     return None
 
 
 class FormulaOp(Op, abstract=True):
-    """An op that one primitive computes. Its derivative is that of `formula`, which says the same as Tensor maths.
+    """An op with one primitive for its forward, and no kernel for its backward.
 
-    For the backward of an op with kernels of its own: its own derivative, the second derivative, need not be fast. A
-    subclass gives `formula`. By default forward saves its inputs and calls the primitive of the op's name; another
-    forward must save all inputs too."""
+    Its gradient is that of `formula`, the same computation written in Tensor maths. The backward ops
+    (LayerNormBackward, GeluBackward, …) are of this kind: only second derivatives go through `formula`, which may be
+    slow. A subclass defines `formula`. By default forward saves its inputs and calls the primitive of the op's name;
+    another forward must save all inputs too."""
 
-    from_forward: tuple[int, ...] = ()  # inputs that follow from the others; one that is None is computed again
+    from_forward: tuple[int, ...] = ()  # the inputs that can be computed from the others; None may be given for them
 
     @staticmethod
     def formula(*inputs: Any, **params: Any) -> Any:
-        """forward as Tensor maths, with the same shapes and dtypes."""
+        """Return what forward returns, in Tensor maths, with the same shapes and dtypes."""
         raise TypeError("a FormulaOp must define formula(*inputs, **params)")
 
     def forward(self, *arrays: Any, **params: Any) -> Any:

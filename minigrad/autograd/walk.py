@@ -17,7 +17,9 @@ Inspect = Callable[[Any, tuple[Any, ...], list[Any]], object]  # called with (op
 
 
 def reachable(nodes: Iterable[Node], floor: int) -> "Reached":
-    """Return {op: {output index: node}} of all that `nodes` were computed by, without ops of a serial below `floor`."""
+    """Return {op: {output index: node}} for the ops that lead to `nodes`, with the outputs that do so.
+
+    The search stops at ops whose serial is below `floor`."""
     found: Reached = {}
     stack = list(nodes)
     while stack:
@@ -39,7 +41,7 @@ def _unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
     return g.sum(dims).reshape(shape) if dims else g
 
 
-def _fitted(op: Any, i: int, g: Any, node: Node) -> Any:
+def _fit_to_input(op: Any, i: int, g: Any, node: Node) -> Any:
     """Return g, the gradient for input i of op, in exactly the shape, dtype and device of that input, or raise."""
     if not isinstance(g, Value):
         raise TypeError(f"backward of {op.describe()} returned {type(g).__name__} for input {i}, not a Tensor")
@@ -54,7 +56,11 @@ def _fitted(op: Any, i: int, g: Any, node: Node) -> Any:
 
 
 class _Walk:
-    """The state of one backward pass. A gradient waits in `pending` until every op that contributes to it has run."""
+    """The state of one backward pass. A gradient waits in `pending` until every op that contributes to it has run.
+
+    During a walk gradients may share memory: the backward of an addition returns dy itself for both inputs. So a
+    gradient is changed in place only if it is a sum that this walk has made (`sums`), and one that leaves the walk as a
+    .grad or a result gets memory of its own (`with_own_memory`)."""
 
     def __init__(self, create_graph: bool, targets: set[Node] | None, inspect: "Inspect | None"):
         self.began = Storage.begin_walk()
@@ -63,19 +69,19 @@ class _Walk:
         self.targets = targets  # nodes whose gradients go to `results`; None: leaves, to their .grad
         self.results: dict[Node, Value] = {}
         self.pending: dict[Node, Any] = {}  # node -> sum of the contributions so far
-        self.owned: set[Node] = set()  # nodes whose pending array is used by nobody else: it may be added to in place
-        self.handed_out: set[Storage] = set()  # storages that a .grad, a hook or the caller uses already
+        self.sums: set[Node] = set()  # nodes whose pending gradient is a sum that this walk has made
+        self.seen_outside: set[Storage] = set()  # storages that a .grad, a hook or the caller refers to
 
     def add(self, node: Node, g: Value) -> None:
         """Add g to the gradient of node: borrow the first contribution, allocate at the second, then add in place."""
         before = self.pending.get(node)
         if before is None:
             self.pending[node] = g
-        elif node in self.owned and not self.create_graph:
+        elif node in self.sums and not self.create_graph:
             g.storage.backend.add(before.array, g.array, out=before.array)
         else:
             self.pending[node] = before + g
-            self.owned.add(node)
+            self.sums.add(node)
 
     def collect(self, node: Node) -> Any:
         """Return the whole gradient of node after its hooks, or None; store it if node is a target or a leaf."""
@@ -84,27 +90,27 @@ class _Walk:
             return None
         if node.hooks and not mode.inspecting:
             for hook in list(node.hooks.values()):
-                self.handed_out.add(g.storage)  # a hook may keep its argument, and what it returns
-                g = _hooked(hook, g)
-            self.handed_out.add(g.storage)
+                self.seen_outside.add(g.storage)  # a hook may keep its argument, and what it returns
+                g = _call_hook(hook, g)
+            self.seen_outside.add(g.storage)
         if self.targets is None:
             if node.retain and not mode.inspecting:
-                node.accumulate(g, self.exclusive)
+                node.accumulate(g, self.with_own_memory)
         elif node in self.targets:
             self.results[node] = g
         return g
 
-    def exclusive(self, g: Any) -> Any:
-        """Return g, or a copy if anything else uses its memory: no two .grad share an array."""
-        fresh = g.storage.born >= self.began and g.storage not in self.handed_out
-        if not (fresh and g.storage.backend.is_compact(g.array)):
+    def with_own_memory(self, g: Any) -> Any:
+        """Return g, or a copy if anything outside this walk uses its memory, or if it is not compact."""
+        made_here = g.storage.born >= self.began and g.storage not in self.seen_outside
+        if not (made_here and g.storage.backend.is_compact(g.array)):
             g = g.clone()
-        self.handed_out.add(g.storage)
+        self.seen_outside.add(g.storage)
         return g
 
 
-def _hooked(hook: Callable[[Any], Any], g: Any) -> Any:
-    """Return the gradient that hook(g) returns, or g if that is None."""
+def _call_hook(hook: Callable[[Any], Any], g: Any) -> Any:
+    """Call hook(g), and return the gradient that it returns, or g if it returns None."""
     replaced = hook(g)
     if replaced is None:
         return g
@@ -124,7 +130,8 @@ def backward(
     create_graph: bool = False,
     inspect: Inspect | None = None,
 ) -> Any:
-    """Walk from the nodes `roots`, whose gradients are `cotangents`, to the leaves.
+    """Walk from the nodes `roots`, whose gradients are `cotangents`, to the leaves. In a captured step, the session
+    decides how.
 
     inputs: None adds to the .grad of leaves and retained nodes, and returns None. Given nodes, no .grad changes, and
     their gradients are returned as a list; None where the roots do not depend on one.
@@ -132,13 +139,13 @@ def backward(
     contribution to each input, or None. Then no .grad changes, no hook, watch or search for NaN runs, and the graph is
     kept."""
     session = thread.session
-    walk: Callable[..., Any] = walked if session is None or session.capturing is not None else session.backward
+    walk: Callable[..., Any] = run_walk if session is None or session.capturing is not None else session.backward
     return walk(roots, cotangents, inputs, retain_graph, create_graph, inspect)
 
 
-def walked(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[Node] | None, retain_graph: bool | None,
+def run_walk(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[Node] | None, retain_graph: bool | None,
            create_graph: bool, inspect: Inspect | None) -> Any:  # fmt: skip
-    """backward(), outside a captured step or as a part of it."""
+    """The walk itself: `backward` calls it unless a captured step is running, which then decides what to compute."""
     retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else set(inputs)
     walk = _Walk(create_graph, targets, inspect)
@@ -150,7 +157,7 @@ def walked(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[No
     anomaly, watch = mode.anomaly and not inspecting, None if inspect is not None else mode.watch
     with switched(grad=create_graph, anomaly=False, inspecting=inspecting, watch=watch):
         for root, g in zip(roots, cotangents):
-            walk.handed_out.add(g.storage)
+            walk.seen_outside.add(g.storage)
             walk.add(root, g if create_graph else g.detach())
         for op in order:
             nodes = ops[op]
@@ -166,11 +173,14 @@ def walked(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[No
             walk.collect(leaf)
         if inputs is None:
             return None
-        return [None if (g := walk.results.get(node)) is None else walk.exclusive(g) for node in inputs]
+        found = [walk.results.get(node) for node in inputs]
+        return [None if g is None else walk.with_own_memory(g) for g in found]
 
 
 def _leading_to(targets: set[Node], order: Sequence[Any]) -> dict[Any, tuple[bool, ...]]:
-    """Return {op: (True for each input that leads to a target)} of the ops that have such an input."""
+    """Return {op: (True or False for each input: does it lead to a target)} for the ops that have such an input.
+
+    order: the ops of the walk, the latest first."""
     useful: dict[Any, tuple[bool, ...]] = {}
     for op in reversed(order):
         needs = tuple([p is not None and (p in targets or p.op in useful) for p in op.parents])
@@ -183,7 +193,7 @@ def _leading_to(targets: set[Node], order: Sequence[Any]) -> dict[Any, tuple[boo
 def _step(walk: _Walk, op: Any, dys: dict[int, Any], needs: tuple[bool, ...], anomaly: bool) -> None:
     """Run one op's backward, with the gradients dys of its outputs, and add the results to those of its inputs."""
     if op.spent:
-        raise op.already_spent()
+        raise op.spent_error()
     if op.outputs is None:
         arguments: tuple[Any, ...] = (dys[0],)
     else:
@@ -192,7 +202,7 @@ def _step(walk: _Walk, op: Any, dys: dict[int, Any], needs: tuple[bool, ...], an
                 dys[i] = op.wrap(op.backend.zeros(*shape_and_dtype), Storage(op.backend))
         arguments = tuple([dys.get(i) for i in range(len(op.outputs))])
     try:
-        dxs = (op if needs == op.needs else op.narrowed(needs)).backward(*arguments)
+        dxs = (op if needs == op.needs else op.with_needs(needs)).backward(*arguments)
     except AttributeError as error:
         if type(error.obj) is type(op):
             error.add_note("An op keeps what its backward needs by save_inputs(…) or save(…), in its forward.")
@@ -203,7 +213,7 @@ def _step(walk: _Walk, op: Any, dys: dict[int, Any], needs: tuple[bool, ...], an
     passed: list[Any] = [None] * len(dxs)
     for i, (node, g) in enumerate(zip(op.parents, dxs)):
         if needs[i] and g is not None:
-            passed[i] = g = _fitted(op, i, g, node)
+            passed[i] = g = _fit_to_input(op, i, g, node)
             if anomaly:
                 check_backward(op, i, g, arguments)
             walk.add(node, g)

@@ -1,24 +1,20 @@
 """Which captured objects stand for which objects from outside, in one call of a captured step."""
 
-from typing import Any
-
 from ..autograd import Node, Storage
 from ..backend.launch.launcher import bytes_below, bytes_spanned
 from ..base.capturing import CaptureError, user_line
 from .guards import array_guard, misalignment
 from .programs import CallMemory
-from .trace import FINISHED, Placeholder, tensor_around
+from .trace import FINISHED, Placeholder, TensorParts, TraceTree, tensor_around
 
 
 class Bindings:
-    """The part of a CapturedCall that binds.
+    """What one call has bound.
 
-    An array, a storage or a leaf node from outside is bound to a captured one when the call first uses it. What follows
-    is the captured step only if each captured object goes on to stand for the same one."""
+    An array, a storage or a leaf node from outside is bound to a captured one when the call first uses it. The call
+    does the same as an earlier call only as long as each captured object stands for the same object."""
 
-    _choose_backend: Any  # the CapturedCall's
-
-    def __init__(self, tree):
+    def __init__(self, tree: TraceTree):
         self.tree, self.backend, self.space = tree, tree.backend, tree.space
         self.memory = CallMemory(tree.backend)
         self.bound_arrays: dict = {}  # {id of an array from outside: (it, the captured one)}
@@ -27,6 +23,33 @@ class Bindings:
         self.journal: list = []  # (dict, key) of what was added to these three, to be undone
 
     # -- matching objects of this call with captured ones; what is from outside is bound
+
+    def match_tensor(self, e, x, parts: TensorParts):
+        """True if the Tensor x is the captured one, or is now bound to it at the entry e."""
+        return (
+            x.storage.backend is self.backend
+            and self.match_array(e, x.array, parts.array)
+            and self._match_object(x.storage, parts.storage)
+            and self._match_node(x.node, parts.node)
+        )
+
+    def match_array(self, e, x, captured):
+        """True if the array x is the captured one, or is now bound to it at the entry e."""
+        known = self.captured_array(x)
+        if known is not None:
+            return known is captured
+        placeholder = e.placeholders.get(id(captured))
+        if placeholder is None:  # perhaps a view of captured memory, which Python makes anew at each call
+            place = self.space.place(x)
+            if place is None or place != self.space.place(captured):
+                return False
+            return array_guard(x, self.backend) == array_guard(captured, self.backend)
+        fits = placeholder.bound is x or (
+            array_guard(x, self.backend) == placeholder.guard and self.space.place(x) is None
+        )
+        if fits:
+            self._bind(x, placeholder)
+        return fits
 
     def _match_node(self, node, captured):
         """True if `node` is the captured node, or is now bound to it."""
@@ -47,32 +70,12 @@ class Bindings:
             self.journal += (self.captured_for, given), (self.outside_for, captured)
         return True
 
-    def _match_array(self, e, x, captured, tensor=None):
-        """True if the array x is the captured one, or is now bound to it at the entry e. tensor: the Tensor around x,
-        if known."""
-        if tensor is not None and tensor.storage.backend is not self.backend:
-            return False
-        known = self._captured_array(x)
-        if known is not None:
-            return known is captured
-        placeholder = e.placeholders.get(id(captured))
-        if placeholder is None:  # perhaps a view of captured memory, which Python makes anew at each call
-            place = self.space.place(x)
-            if place is None or place != self.space.place(captured):
-                return False
-            return array_guard(x, self.backend) == array_guard(captured, self.backend)
-        fits = placeholder.bound is x or (
-            array_guard(x, self.backend) == placeholder.guard and self.space.place(x) is None
-        )
-        if fits:
-            self._bind(x, placeholder)
-        return fits
-
-    def _captured_array(self, x):
+    def captured_array(self, x):
         """The captured array that x is bound to, or None."""
         return self.bound_arrays.get(id(x), (x, None))[1]
 
     def _bind(self, x, placeholder):
+        """Let the array x be what the placeholder stands for in this call."""
         self.bound_arrays[id(x)] = x, placeholder.array
         self.journal.append((self.bound_arrays, id(x)))
         if placeholder.allocation is None:
@@ -81,38 +84,23 @@ class Bindings:
             placeholder.bound, placeholder.address = x, self.backend.address(x) + bytes_below(x)
         self.memory.put(placeholder.allocation, x, placeholder.address)
 
-    def _undo(self, mark):
-        """Take back what was bound since the journal had the length `mark`."""
+    def undo(self, mark):
+        """Unbind everything that was bound after the journal had the length `mark`."""
         while len(self.journal) > mark:
             bound, key = self.journal.pop()
             del bound[key]
 
     # -- the captured object for one of this call, at an entry that is being captured
 
-    def _captured_tensor(self, e, x):
-        """The captured Tensor for x."""
-        self._choose_backend(x.storage.backend)
-        array, node, storage = self._array_for(e, x.array), x.node, x.storage
-        if storage not in self.tree.storages:
-            captured = self.captured_for.get(storage)
-            if captured is None:
-                captured = Storage(self.backend)
-                self.tree.storages.add(captured)
-                self._match_object(storage, captured)
-            storage = captured
-        if node is not None and node.op not in self.tree.ops and node not in self.outside_for:
-            captured = self.captured_for.get(node)
-            if captured is None:
-                if node.op is not None and node.op is not FINISHED:
-                    raise CaptureError(f"a Tensor of a graph older than the captured step: detach() it ({user_line()})")
-                captured = Node(node.op, 0, node.shape, node.dtype, node.device)
-                self._match_object(node, captured)
-            node = captured
-        return tensor_around(array, node, storage)
+    def captured_tensor(self, e, x):
+        """The captured Tensor for x. Raises CaptureError for a Tensor of another device, or of an older graph."""
+        if x.storage.backend is not self.backend:
+            raise two_devices_error()
+        return tensor_around(self.array_for(e, x.array), self._node_for(x.node), self._storage_for(x.storage))
 
-    def _array_for(self, e, x):
+    def array_for(self, e, x):
         """The captured array for x: a new placeholder, if x is from outside and not bound yet."""
-        known = self._captured_array(x)
+        known = self.captured_array(x)
         if known is not None or self.space.place(x) is not None:
             return x if known is None else known
         backend, first, writeable = self.backend, -bytes_below(x), getattr(x.flags, "writeable", True)
@@ -125,16 +113,41 @@ class Bindings:
         self._bind(x, placeholder)
         return array
 
-    # -- arrays that share memory
+    def _storage_for(self, storage):
+        if storage in self.tree.storages:
+            return storage
+        captured = self.captured_for.get(storage)
+        if captured is None:
+            captured = Storage(self.backend)
+            self.tree.storages.add(captured)
+            self._match_object(storage, captured)
+        return captured
 
-    def _alias_outside(self, arrays):
-        """True if two of these arrays share memory, as views made before the call may, and their captured ones do not:
-        the memory plan would not know that a launch on one depends on a launch on the other."""
+    def _node_for(self, node):
+        if node is None or node.op in self.tree.ops or node in self.outside_for:
+            return node
+        captured = self.captured_for.get(node)
+        if captured is None:
+            if node.op is not None and node.op is not FINISHED:
+                raise CaptureError(f"a Tensor of a graph older than the captured step: detach() it ({user_line()})")
+            captured = Node(node.op, 0, node.shape, node.dtype, node.device)
+            self._match_object(node, captured)
+        return captured
+
+    # -- places and memory
+
+    def place_of(self, x):
+        """The place of a captured Tensor in the address space, or None for a Tensor with memory."""
+        return self.space.place(x.array) if x.storage.backend is self.backend else None
+
+    def share_memory_unseen(self, arrays):
+        """True if two of these arrays share memory, as views made before the call may, and their captured ones do not.
+        The memory plan would not know that a launch on one depends on a launch on the other."""
         found: list = []  # (array in memory, the captured one)
         for x in arrays:
             place = self.space.place(x)
             if place is None:
-                found.append((x, self._captured_array(x)))
+                found.append((x, self.captured_array(x)))
             elif place[0] in self.tree.outside:
                 found.append((self.memory.array(place, x), x))
         overlap = self.backend.overlap
@@ -143,3 +156,8 @@ class Bindings:
             for i, (a, x) in enumerate(found)
             for b, y in found[:i]
         )
+
+
+def two_devices_error():
+    """The error for a step that uses Tensors of two devices."""
+    return CaptureError(f"Tensors on two devices cannot be captured in one step ({user_line()})")

@@ -1,9 +1,10 @@
 """One call of a captured step: its Python runs, and each action is compared with the captured ones.
 
 While the step's Python runs, the call is at an entry of the trace tree (trace.py). What Python does next is looked up
-among the branches there: the entries that came next in other calls. If the guard of one fits, its captured results are
-returned, and nothing is computed. If none fits, the action is captured as a new branch. When the call ends, or needs a
-value, the launches of the entries that were passed are replayed (execution.py).
+among the branches there: the entries that came next in other calls. If one is of the same kind, with an equal guard and
+matching inputs, its captured results are returned, and nothing is computed. If there is none, the action is captured as
+a new branch. When the call ends, or needs a value, the launches of the entries that were passed are replayed
+(execution.py).
 
 Captured arrays have addresses but no memory (addresses.py), so `is` tells whether two are the same value. What comes
 from outside the call is bound to captured objects (bindings.py). Nearest relatives: Terra (Kim et al., NeurIPS 2021),
@@ -16,79 +17,110 @@ import numpy as np
 
 from ..autograd import Node, Storage, Value, mode
 from ..autograd.modes import switched
-from ..autograd.walk import backward, reachable, walked
+from ..autograd.walk import backward, reachable, run_walk
 from ..base.capturing import CaptureError, refuse, refuse_within, uncaptured, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub, Transfer
 from ..ops.index import Getitem
+from .bindings import Bindings, two_devices_error
 from .execution import Execution
-from .guards import guard_of, may_vary, parts_of, substituted
+from .guards import VARYING_NUMBER, guard_of, may_vary, parts_of, pattern_of, substituted
 from .programs import Launch
-from .trace import FINISHED, EagerOp, PerCallValue, TraceEntry, tensor_around
+from .trace import (
+    FINISHED,
+    OpEntry,
+    ParameterBuffer,
+    PerCallValue,
+    PrimitiveEntry,
+    TensorParts,
+    TraceTree,
+    UserOp,
+    WalkEntry,
+    tensor_around,
+)  # fmt: skip
 
 
-class CapturedCall(Execution):
+class CapturedCall:
     """A call of a captured step: the CaptureSession of its thread, whose methods base/capturing.py describes."""
 
     def __init__(self, tree, tree_for):
         """tree_for: a function that returns the TraceTree of a backend."""
-        super().__init__(tree)
         self.tree_for = tree_for
         self.capturing: Any = None  # the entry that is being captured
         self.has_captured = False  # True if this call has captured anything
         self.has_varying_number = False  # True if a number has differed from that of other calls
         self.backward_runs_user_code = False  # True if a walk must run in Python, for a hook or an op of the user's
-        self.lent_leaves: set = set()  # captured leaves that have the gradients of those outside, during a walk
-        self.eager_ops: dict = {}  # {EagerOp: (inputs, outputs) of the op that ran for it in this call}
-        for storage in tree.changed:
-            storage.version = 0
-        for node in tree.observed:
-            node.grad, node.hooks, node.retain = None, None, False
-        tree.changed, tree.observed = set(), []
+        self.leaves_on_loan: set = set()  # captured leaves that have the gradients of those outside, during a walk
+        self.user_ops: dict = {}  # {UserOp: (inputs, outputs) of the op that ran for it in this call}
+        self._begin_on(tree)
+
+    def _begin_on(self, tree: TraceTree):
+        """Start at the root of a trace tree."""
+        tree.begin_call()
+        self.tree, self.backend, self.space = tree, tree.backend, tree.space
+        self.bindings = Bindings(tree)
+        self.execution = Execution(self.bindings)
+
+    def _choose_backend(self, backend):
+        """Run the step on the backend of its first Tensor. Raises CaptureError for a second backend."""
+        if backend is self.backend:
+            return
+        if self.execution.position is not self.tree.root or self.bindings.bound_arrays or not backend.captures:
+            raise two_devices_error()
+        self._begin_on(self.tree_for(backend))
+
+    def finish(self):
+        self.execution.finish()
+
+    def abandon(self):
+        self.execution.abandon()
+
+    def run_pending(self):
+        self.execution.run_pending()
 
     # -- ops
 
     def apply_op(self, op, inputs, params):
-        if self.position is self.tree.root:
+        if self.execution.position is self.tree.root:
             self._choose_backend(next((x.storage.backend for x in inputs if isinstance(x, Value)), self.backend))
         if not op.primitive:
-            return self._apply_eagerly(op, inputs, params)
+            return self._run_user_op(op, inputs, params)
         if op in (Getitem, Transfer) and inputs[0].node is None:
-            place = self._place_of(inputs[0])
+            place = self.bindings.place_of(inputs[0])
             if place is None or op is Transfer:
-                return self._apply_uncaptured(op, inputs[0], params, place)
+                return self._run_now(op, inputs[0], params, place)
         draws: list = []
-        now = mode.__dict__
-        guard = now["grad"], [(name, guard_of(value, draws)) for name, value in params.items()] if params else ()
-        if now["anomaly"]:
+        modes = mode.__dict__
+        guard = modes["grad"], [(name, guard_of(value, draws)) for name, value in params.items()] if params else ()
+        if modes["anomaly"]:
             refuse("detect_anomaly() inside")
-        e = self._matching(op, guard, inputs) or self._capture_op(op, inputs, params, guard, draws)
-        self._advance_to(e, [*draws, *[inputs[i] for i in e.varying]] if e.varying else draws)
+        e = self._find_branch(op, guard, inputs) or self._capture_op(op, inputs, params, guard, draws)
+        self.execution.advance_to(e, draws if e.varying is None else [*draws, inputs[e.varying]])
         ys = [None if output is None else self._tensor(*output) for output in e.outputs]
-        if now["watch"] is not None:
-            now["watch"](e.op or op(), inputs, ys)
-        return tuple(ys) if e.result else ys[0]
+        if modes["watch"] is not None:
+            modes["watch"](e.op or op(), inputs, ys)
+        return tuple(ys) if e.returns_tuple else ys[0]
 
-    def _apply_uncaptured(self, op, x, params, place):
-        """The output of Getitem on an array from outside, whose index may differ at each call, or of a Transfer to
-        another device: computed now."""
+    def _run_now(self, op, x, params, place):
+        """Compute a Getitem on an array from outside, whose index may differ at each call, or a Transfer to another
+        device, and return its output, which comes into the step as a Tensor from outside."""
         if place is not None:
             self.run_pending()
-            x = tensor_around(self.memory.array(place, x.array), None, Storage(self.backend))
-        with uncaptured(after=self.writes_outside):
+            x = tensor_around(self.bindings.memory.array(place, x.array), None, Storage(self.backend))
+        with uncaptured(after=self.execution.writes_outside):
             return op.apply(x, **params)
 
     def _capture_op(self, op, inputs, params, guard, draws):
-        e = TraceEntry(op, guard)
+        e = OpEntry(op, guard)
         e.per_call_values = [PerCallValue(draw) for draw in draws]
 
         def run():
-            given = tuple([self._captured_tensor(e, x) if isinstance(x, Value) else x for x in inputs])
-            e.inputs = [parts_of(x) for x in given]
+            given = tuple([self.bindings.captured_tensor(e, x) if isinstance(x, Value) else x for x in inputs])
+            e.inputs = [pattern_of(x) for x in given]
             if op in (Add, Sub, Mul, Div):
                 given = self._with_varying_number(e, given)
             self.capturing = e
             result = op.apply(*given, **params)
-            e.result = isinstance(result, tuple)
+            e.returns_tuple = isinstance(result, tuple)
             ys = as_tuple(result)
             for y in ys:
                 if y is not None:
@@ -114,26 +146,25 @@ class CapturedCall(Execution):
         if not isinstance(other, Value) or other.dtype.char not in "fd":
             return given
         self.has_varying_number = self.has_varying_number or any(
-            branch.kind is e.kind and branch.inputs[i][0] is None for branch in self.position.branches
+            branch.kind is e.kind and type(branch.inputs[i]) is not TensorParts
+            for branch in self.execution.position.branches
         )
         if not self.has_varying_number:
             return given
-        number, storage = PerCallValue(given[i]), Storage(self.backend)
-        host, there = self.backend.parameter_memory((), other.dtype)
-        host[...] = number.value
+        number = PerCallValue(given[i])
         e.per_call_values.append(number)
-        e.updates.append((host, there, lambda: number.value))
-        e.varying, e.inputs[i] = (i,), (None, PerCallValue, None)
+        e.varying, e.inputs[i] = i, VARYING_NUMBER
+        array, storage = self._new_buffer(e, lambda: number.value, (), other.dtype), Storage(self.backend)
         self.tree.storages.add(storage)
-        return (*given[:i], tensor_around(there, None, storage), *given[i + 1 :])
+        return (*given[:i], tensor_around(array, None, storage), *given[i + 1 :])
 
     # -- ops of the user's, which may compute in NumPy
 
-    def _apply_eagerly(self, op, inputs, params):
+    def _run_user_op(self, op, inputs, params):
         """Run an op of the user's now, on the values of its inputs.
 
         Its outputs come into the rest of the step as arrays from outside, so the guard asks only that their shapes and
-        dtypes are those of other calls. In the captured graph an EagerOp stands for it."""
+        dtypes are those of other calls. In the captured graph a UserOp stands for it."""
         if mode.anomaly:
             refuse("detect_anomaly() inside")
         self.run_pending()
@@ -143,12 +174,12 @@ class CapturedCall(Execution):
         ys = as_tuple(result)
         guard = [None if y is None else (y.shape, y.dtype, y.node is not None) for y in ys]
         tensors = [x for x in inputs if isinstance(x, Value)]
-        e = self._matching(op, guard, tensors) or self._capture_eager_op(op, guard, inputs, ys, params)
-        self._advance_to(e, ())
+        e = self._find_branch(op, guard, tensors) or self._capture_user_op(op, guard, inputs, ys, params)
+        self.execution.advance_to(e, ())
         if e.op is not None:
-            self.eager_ops[e.op] = given, ys
+            self.user_ops[e.op] = given, ys
             self.backward_runs_user_code = True
-        nodes = [None if output is None else output[1] for output in e.outputs]
+        nodes = [None if output is None else output.node for output in e.outputs]
         outputs = [None if y is None else self._from_outside(y, node, inputs, given) for y, node in zip(ys, nodes)]
         if mode.watch is not None:
             mode.watch(e.op or op(), inputs, outputs)
@@ -156,10 +187,10 @@ class CapturedCall(Execution):
 
     def _with_values(self, x):
         """A Tensor around the values of x, after run_pending(): a leaf, if x is in the graph."""
-        place, node = self._place_of(x), None
+        place, node = self.bindings.place_of(x), None
         if x.node is not None:
             node = Node(None, 0, x.node.shape, x.node.dtype, x.node.device)
-        return tensor_around(x.array if place is None else self.memory.array(place, x.array), node, x.storage)
+        return tensor_around(x.array if place is None else self.bindings.memory.array(place, x.array), node, x.storage)
 
     def _from_outside(self, y, node, inputs, given):
         """The Tensor that the step gets for y, an output of an op that ran on `given` in place of `inputs`."""
@@ -171,32 +202,33 @@ class CapturedCall(Execution):
                     y = y.detach().clone()
         return self._tensor(y.array, node, y.storage)
 
-    def _capture_eager_op(self, op, guard, inputs, ys, params):
-        e = TraceEntry(op, guard)
+    def _capture_user_op(self, op, guard, inputs, ys, params):
+        e = OpEntry(op, guard)
 
         def run():
-            captured = [self._captured_tensor(e, x) if isinstance(x, Value) else None for x in inputs]
-            e.inputs = [parts_of(x) for x in captured if x is not None]
+            captured = [self.bindings.captured_tensor(e, x) if isinstance(x, Value) else None for x in inputs]
+            e.inputs = [pattern_of(x) for x in captured if x is not None]
             if any(y is not None and y.node is not None for y in ys):
                 parents = [None if x is None else x.node for x in captured]
-                e.op = EagerOp.standing_for(op, params, parents, ys, self.backend)
+                e.op = UserOp.standing_for(op, params, parents, ys, self.backend)
                 self.tree.ops.add(e.op)
             for i, y in enumerate(ys):
                 node = Node(e.op, i, y.shape, y.dtype, y.device) if y is not None and y.node is not None else None
-                e.outputs.append(None if y is None else (None, node, None))
+                e.outputs.append(None if y is None else TensorParts(None, node, None))
             return []
 
         return self._capture(e, run)
 
-    def eager_backward(self, op, dys):
-        """The backward of an EagerOp: that of the op which ran in this call, on the values of dys."""
+    def backward_of_user_op(self, op, dys):
+        """The gradients of the inputs of a UserOp: the op that ran for it in this call computes them, from the values
+        of dys."""
         if mode.grad:
             raise CaptureError(
                 f"{op.name} is an op of your own that runs at each call: a captured step gives its first derivative "
                 f"only, so create_graph=True must stay outside of it ({user_line()})"
             )
         self.run_pending()
-        given, ys = self.eager_ops[op._original or op]
+        given, ys = self.user_ops[op._original or op]
         pairs = [(y.node, self._with_values(dy)) for y, dy in zip(ys, dys) if dy is not None and y.node is not None]
         wanted = [x.node for x, need in zip(given, op.needs) if need]
         with uncaptured(after=False):
@@ -206,42 +238,45 @@ class CapturedCall(Execution):
     # -- backward walks, hooks, changes in place
 
     def backward(self, roots, cotangents, inputs, retain_graph, create_graph, inspect):
-        """A walk in which no code of the user's runs is one entry."""
+        """Do a backward walk. A walk in which no code of the user's runs is one entry; any other runs in Python."""
+        bindings = self.bindings
         retain = create_graph or inspect is not None if retain_graph is None else retain_graph
-        targets = None if inputs is None else [self.captured_for.get(node, node) for node in inputs]
-        roots = [self.captured_for.get(node, node) for node in roots]
+        targets = None if inputs is None else [bindings.captured_for.get(node, node) for node in inputs]
+        roots = [bindings.captured_for.get(node, node) for node in roots]
         is_inspected = inspect is not None or mode.inspecting or mode.watch is not None
-        hooks = any(given.hooks for given in self.captured_for if type(given) is Node)
-        in_python = create_graph or is_inspected or hooks or self.backward_runs_user_code
-        if in_python or any(node.op is None for node in roots):
+        has_hooks = any(outside.hooks for outside in bindings.captured_for if type(outside) is Node)
+        runs_user_code = create_graph or is_inspected or has_hooks or self.backward_runs_user_code
+        if runs_user_code or any(node.op is None for node in roots):
             return self._walk_in_python(roots, cotangents, targets, retain, create_graph, inspect)
         if any(node.op not in self.tree.ops and node.op is not FINISHED for node in roots):
             raise CaptureError(f"a graph that began before the captured step cannot be walked in it ({user_line()})")
         guard = tuple(roots), targets, retain
-        leaves = next((e.leaves for e in self.position.branches if e.kind == "walk" and e.guard == guard), ())
-        given = [*cotangents, *[self.outside_for[leaf].grad for leaf, _ in leaves]]
-        e = self._matching("walk", guard, given) or self._capture_walk(guard, roots, cotangents, targets)
-        self._advance_to(e, ())
+        branches = self.execution.position.branches
+        leaves = next((e.leaves for e in branches if isinstance(e, WalkEntry) and e.guard == guard), ())
+        given = [*cotangents, *[bindings.outside_for[leaf].grad for leaf, _ in leaves]]
+        e = self._find_branch("walk", guard, given) or self._capture_walk(guard, roots, cotangents, targets)
+        self.execution.advance_to(e, ())
         if not retain:
-            self.spent.append(e.ops)
+            self.execution.spent.append(e.ops)
         for leaf, grad in e.leaves:
             if grad is not None:
-                self.outside_for[leaf].grad = self._tensor(*grad)
+                bindings.outside_for[leaf].grad = self._tensor(*grad)
         return None if targets is None else [None if out is None else self._tensor(*out) for out in e.outputs]
 
     def _capture_walk(self, guard, roots, cotangents, targets):
-        e, ops = TraceEntry("walk", guard), reachable(roots, 0)
+        ops = reachable(roots, 0)
         for op in ops:
-            if op.spent or any(op in spent for spent in self.spent):
-                raise op.already_spent()
-        leaves = {node: None for op in ops for node in op.parents if node is not None and node.op is None}
-        leaves = leaves if targets is None else {}
-        e.ops = set(ops)
+            if op.spent or any(op in spent for spent in self.execution.spent):
+                raise op.spent_error()
+        e = WalkEntry(guard, set(ops))
+        leaves = {}  # {leaf: its .grad before the walk}
+        if targets is None:
+            leaves = {node: None for op in ops for node in op.parents if node is not None and node.op is None}
 
         def run():
-            before = [self.outside_for[leaf].grad for leaf in leaves]
-            given = [None if g is None else self._captured_tensor(e, g) for g in (*cotangents, *before)]
-            e.inputs = [parts_of(g) for g in given]
+            before = [self.bindings.outside_for[leaf].grad for leaf in leaves]
+            given = [None if g is None else self.bindings.captured_tensor(e, g) for g in (*cotangents, *before)]
+            e.inputs = [pattern_of(g) for g in given]
             for leaf, g in zip(leaves, given[len(cotangents) :]):
                 leaf.grad = leaves[leaf] = g
             self.capturing = e
@@ -249,8 +284,8 @@ class CapturedCall(Execution):
             e.leaves = [(leaf, None if leaf.grad is g else parts_of(leaf.grad)) for leaf, g in leaves.items()]
             e.outputs = [None if g is None else parts_of(g) for g in found or ()]
             made = [parts for parts in (*[grad for _, grad in e.leaves], *e.outputs) if parts is not None]
-            self.tree.storages.update([storage for _, _, storage in made])
-            return [array for array, _, _ in made]
+            self.tree.storages.update([parts.storage for parts in made])
+            return [parts.array for parts in made]
 
         try:
             return self._capture(e, run)
@@ -259,26 +294,32 @@ class CapturedCall(Execution):
                 leaf.grad = None
 
     def _walk_in_python(self, roots, cotangents, targets, retain, create_graph, inspect):
-        """A walk whose ops are captured one by one. The captured leaves are lent the hooks and gradients of the leaves
-        outside; a walk within another, as in the backward of a formula, finds them lent already."""
+        """Walk in Python, so that hooks and ops of the user's run, and all other ops are captured one by one.
+
+        The walk goes through captured nodes and ops, but hooks and the user's code must find there what an uncaptured
+        walk would show: the .grad and the hooks of the leaves outside, and which ops an earlier walk of this call has
+        gone through. The captured objects have these for the time of the walk. A walk within another, as in the
+        backward of a formula, finds them there already."""
         ops = set(reachable(roots, 0))
-        leaves = [x for x in self.outside_for if type(x) is Node and x.op is None and x not in self.lent_leaves]
-        spent = [op for gone in self.spent for op in gone if not op.spent]
-        self.lent_leaves.update(leaves)
+        outside_for, on_loan = self.bindings.outside_for, self.leaves_on_loan
+        leaves = [x for x in outside_for if type(x) is Node and x.op is None and x not in on_loan]
+        spent = [op for gone_through in self.execution.spent for op in gone_through if not op.spent]
+        on_loan.update(leaves)
         try:
             for op in spent:
                 op.spent = True
             for leaf in leaves:
-                leaf.grad, leaf.hooks = self.outside_for[leaf].grad, self.outside_for[leaf].hooks
-            return walked(roots, cotangents, targets, True, create_graph, inspect)
+                leaf.grad, leaf.hooks = outside_for[leaf].grad, outside_for[leaf].hooks
+            return run_walk(roots, cotangents, targets, True, create_graph, inspect)
         finally:
             for op in spent:
                 op.spent = False
             for leaf in leaves:
-                self.outside_for[leaf].grad, leaf.grad, leaf.hooks = leaf.grad, None, None
-            self.lent_leaves.difference_update(leaves)
+                outside_for[leaf].grad = leaf.grad
+                leaf.grad = leaf.hooks = None
+            on_loan.difference_update(leaves)
             if not retain:
-                self.spent.append(ops)
+                self.execution.spent.append(ops)
 
     def node_observed(self, node):
         if node.op is not None:
@@ -289,38 +330,38 @@ class CapturedCall(Execution):
         if self.capturing is not None:
             return
         is_captured = storage in self.tree.storages
-        outside = self.outside_for.get(storage) if is_captured else storage
-        captured = storage if is_captured else self.captured_for.get(storage)
+        outside = self.bindings.outside_for.get(storage) if is_captured else storage
+        captured = storage if is_captured else self.bindings.captured_for.get(storage)
         for partner in (outside, captured):
             if partner is not None and partner is not storage:
                 partner.version += times
         if captured is not None:
             self.tree.changed.add(captured)
         if outside is not None:
-            self.writes_outside = True
+            self.execution.writes_outside = True
 
     # -- Tensors that are made, and read
 
     def tensor_created(self, x):
         if x.storage.backend is self.backend:
             x.storage = self.tree.raw_storages.get(id(x.array), x.storage)
-            self.created.append(x)
+            self.execution.created.append(x)
 
     def _tensor(self, array, node, storage):
         y = tensor_around(array, node, storage)
-        self.created.append(y)
+        self.execution.created.append(y)
         return y
 
     def read_values(self, x):
         refuse_within("reading values on the host")
-        place = self._place_of(x)
+        place = self.bindings.place_of(x)
         if place is None:
-            if self.writes_outside:
+            if self.execution.writes_outside:
                 self.run_pending()
             return x.storage.backend.to_numpy(x.array)
-        if self.writes_outside or place[0] not in self.tree.outside:
+        if self.execution.writes_outside or place[0] not in self.tree.outside:
             self.run_pending()
-        return self.backend.to_numpy(self.memory.array(place, x.array)).copy()
+        return self.backend.to_numpy(self.bindings.memory.array(place, x.array)).copy()
 
     # -- primitives of the backend outside of ops: in-place changes, new arrays, updates of optimizers
 
@@ -333,28 +374,38 @@ class CapturedCall(Execution):
         index = args[1:2] if name in ("getitem", "setitem") else ()  # the arrays in an index lie on the host
         rest = args[:1] + args[2:] if index else args
         guard = guard_of(index), guard_of((rest, kwargs), per_call, arrays)
-        writes = name == "setitem" or name[-1] == "_" or kwargs.get("out") is not None
 
         def run(arrays, per_call):
             given, named = substituted((rest, kwargs), iter(arrays), iter(per_call), backend.array_type)
             return function(backend, *given[:1], *index, *given[1:], **named)
 
-        has_positions = name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1])  # vary with calls
-        must_run = writes and (has_positions or (len(arrays) < 4 and self._alias_outside(arrays)))
-        if must_run or name == "flatnonzero":  # no earlier call knows how many places flatnonzero finds
+        changes_memory = name == "setitem" or name.endswith("_") or kwargs.get("out") is not None
+        if self._must_run_now(name, args, arrays, changes_memory):
             return self._run_on_memory(arrays, lambda given: run(given, per_call))
-        e = self._matching(name, guard, arrays) or self._capture_primitive(name, guard, arrays, per_call, run)
-        self._advance_to(e, per_call)
-        self.writes_outside = self.writes_outside or (writes and e.changes_outside)
+        e = self._find_branch(name, guard, arrays) or self._capture_primitive(name, guard, arrays, per_call, run)
+        self.execution.advance_to(e, per_call)
+        if changes_memory and e.changes_outside:
+            self.execution.writes_outside = True
         return e.result
 
+    def _must_run_now(self, name, args, arrays, changes_memory):
+        """True if a primitive cannot be captured, and is computed on the memory of its arrays."""
+        if name == "flatnonzero":  # the size of its result depends on values
+            return True
+        if not changes_memory:
+            return False
+        if name == "setitem" and any(isinstance(part, np.ndarray) for part in args[1]):
+            return True  # the guard has the values of index arrays, so each batch of indices would be captured anew
+        # Only the update of an optimizer has more than three arrays. They are whole parameters and buffers.
+        return len(arrays) < 4 and self.bindings.share_memory_unseen(arrays)
+
     def _capture_primitive(self, name, guard, arrays, per_call, call):
-        e = TraceEntry(name, guard)
+        e = PrimitiveEntry(name, guard)
         e.per_call_values = [PerCallValue(value) for value in per_call]
 
         def run():
-            given = [self._array_for(e, x) for x in arrays]
-            e.inputs = [parts_of(x) for x in given]
+            given = [self.bindings.array_for(e, x) for x in arrays]
+            e.inputs = [pattern_of(x) for x in given]
             places = [self.space.place(x) for x in given]
             e.changes_outside = any(place is not None and place[0] in self.tree.outside for place in places)
             self.capturing = e
@@ -370,10 +421,10 @@ class CapturedCall(Execution):
         return self._capture(e, run)
 
     def _run_on_memory(self, arrays, run):
-        """run(arrays) now, after everything pending, on the memory of the arrays."""
+        """Return run(arrays), computed now, after everything pending, on the memory of the arrays."""
         self.run_pending()
         places = [(x, self.space.place(x)) for x in arrays]
-        given = [x if place is None else self.memory.array(place, x) for x, place in places]
+        given = [x if place is None else self.bindings.memory.array(place, x) for x, place in places]
         with uncaptured(after=False):
             return run(given)
 
@@ -396,60 +447,46 @@ class CapturedCall(Execution):
         return self.parameter_buffer(lambda: (known.value.key, known.value.offset), (2,), np.uint64), 0, 0
 
     def parameter_buffer(self, values, shape, dtype):
-        host, there = self.backend.parameter_memory(shape, dtype)
+        return self._new_buffer(self.capturing, values, shape, dtype)
+
+    def _new_buffer(self, e, values, shape, dtype):
+        """Make a parameter buffer of the entry e, and return its array for kernels."""
+        host, kernel = self.backend.parameter_memory(shape, dtype)
         host[...] = values()
-        self.capturing.updates.append((host, there, values))
-        return there
+        e.parameter_buffers.append(ParameterBuffer(host, kernel, values))
+        return kernel
 
     def defer_check(self, check):
         self.capturing.checks.append(check)
 
     # -- matching an action with the captured ones
 
-    def _matching(self, kind, guard, inputs):
+    def _find_branch(self, kind, guard, inputs):
         """The branch that does the same to the same inputs, or None. Inputs from outside are bound."""
-        for e in self.position.branches:
-            if e.kind != kind or e.guard != guard or len(e.inputs) != len(inputs):
-                continue
-            mark = len(self.journal)
-            for x, (array, node, storage) in zip(inputs, e.inputs):
-                if array is None:
-                    if not isinstance(x, Value) and (may_vary(x) if node is PerCallValue else guard_of(x) == node):
-                        continue
-                elif isinstance(x, Value):
-                    if x.array is array and x.node is node:
-                        continue
-                    if (
-                        self._match_array(e, x.array, array, x)
-                        and self._match_object(x.storage, storage)
-                        and self._match_node(x.node, node)
-                    ):
-                        continue
-                elif x is array or (isinstance(x, self.backend.array_type) and self._match_array(e, x, array)):
-                    continue
-                self._undo(mark)
-                break
-            else:
-                return e
+        for e in self.execution.position.branches:
+            if e.kind == kind and e.guard == guard and len(e.inputs) == len(inputs):
+                mark = len(self.bindings.journal)
+                if self._match_inputs(e, inputs):
+                    return e
+                self.bindings.undo(mark)
         return None
 
-    def _advance_to(self, e, per_call):
-        """Pass an entry that matches, with the per-call values of this call."""
-        if per_call:
-            for known, value in zip(e.per_call_values, per_call):
-                known.value = value
-            for host, _, values in e.updates:
-                host[...] = values()
-        self.pending.append(e)  # after everything that its launches read, since an interrupt may come in between
-        self.position = e
-
-    def _choose_backend(self, backend):
-        """The step runs on the backend of its first Tensor."""
-        if backend is self.backend:
-            return
-        if self.position is not self.tree.root or self.bound_arrays or not backend.captures:
-            raise CaptureError(f"Tensors on two devices cannot be captured in one step ({user_line()})")
-        vars(self).update(vars(CapturedCall(self.tree_for(backend), self.tree_for)))
+    def _match_inputs(self, e, inputs):
+        """True if all inputs match those of the entry e. If not, some may be bound already."""
+        for x, pattern in zip(inputs, e.inputs):
+            if type(pattern) is not TensorParts:
+                if not pattern.matches(x):
+                    return False
+            elif isinstance(x, Value):
+                array, node, _ = pattern
+                is_captured = x.array is array and x.node is node  # the usual case: made by an earlier entry
+                if not is_captured and not self.bindings.match_tensor(e, x, pattern):
+                    return False
+            elif x is not pattern.array and not (
+                isinstance(x, self.backend.array_type) and self.bindings.match_array(e, x, pattern.array)
+            ):
+                return False
+        return True
 
     # -- capturing
 
@@ -458,17 +495,17 @@ class CapturedCall(Execution):
         arrays that the entry leaves behind. After an error nothing stays bound."""
         self.has_captured = True
         self.tree.size += 1
-        mark, created = len(self.journal), len(self.created)
+        mark, created = len(self.bindings.journal), len(self.execution.created)
         try:
             places = [self.space.place(x) for x in run()]
         except BaseException:
-            self._undo(mark)
+            self.bindings.undo(mark)
             raise
         finally:
             self.capturing = None
-            del self.created[created:]
+            del self.execution.created[created:]
         e.allocations = list(dict.fromkeys(place[0] for place in places if place is not None))
-        self.position.branches.append(e)
+        self.execution.position.branches.append(e)
         return e
 
     def _remember_result(self, name, y, given):

@@ -16,9 +16,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from .. import backend
 from ..autograd import mode
 from ..autograd.modes import unwind
+from ..backend import get as get_backend
 from ..base.capturing import thread
 from ..tensor import Tensor
 from .call import CapturedCall
@@ -31,7 +31,7 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 
 log = logging.getLogger("minigrad")
-MOST_NEW = 32  # consecutive calls that do something new, before the function runs uncaptured
+MOST_NEW = 32  # after so many consecutive calls that did something new, the function runs uncaptured
 MOST_ENTRIES = 20_000  # a trace tree with more is dropped and made anew
 
 
@@ -62,8 +62,8 @@ def capture(function: Callable[P, R]) -> "Captured[P, R]":
 
 
 class Captured(Generic[P, R]):
-    """A function whose calls are captured. `function` is the function itself. `calls` counts the calls: "followed" did
-    what an earlier call had done, "recorded" did something new, and "eager" ran uncaptured.
+    """A function whose calls are captured. `function` is the function itself. `calls` counts the calls: "replayed" did
+    what an earlier call had done, "captured" did something new, and "uncaptured" ran as plain Python.
 
     Calls from several threads wait for each other."""
 
@@ -72,7 +72,7 @@ class Captured(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R]) -> None:
         self.function = function
-        self.calls = {"followed": 0, "recorded": 0, "eager": 0}
+        self.calls = {"replayed": 0, "captured": 0, "uncaptured": 0}
         self._trees: dict = {}
         self._new_in_a_row = 0  # calls that did something new, since the last that did not
         self._lock = threading.RLock()
@@ -90,12 +90,12 @@ class Captured(Generic[P, R]):
         if thread.session is not None:  # this call is a part of another captured step
             return self.function(*args, **kwargs)
         with self._lock:
-            on = backend.get(next((str(x.device) for x in _tensors((args, kwargs))), "cpu"))
-            if mode.anomaly or mode.watch is not None or not on.captures or self._new_in_a_row > MOST_NEW:
-                self.calls["eager"] += 1
+            backend = get_backend(next((str(x.device) for x in _tensors((args, kwargs))), "cpu"))
+            if mode.anomaly or mode.watch is not None or not backend.captures or self._new_in_a_row >= MOST_NEW:
+                self.calls["uncaptured"] += 1
                 return self.function(*args, **kwargs)
-            on.raise_index_errors()
-            call, depth = CapturedCall(self._tree(on), self._tree), len(mode.before)
+            backend.raise_index_errors()
+            call, depth = CapturedCall(self._tree(backend), self._tree), len(mode.before)
             try:
                 thread.session = call
                 return self.function(*args, **kwargs)
@@ -116,16 +116,18 @@ class Captured(Generic[P, R]):
                 if interrupt is not None:
                     raise interrupt
 
-    def _tree(self, on):
-        tree = self._trees.get((on, on.precision))
+    def _tree(self, backend):
+        """The trace tree for a backend, at its present precision of matrix products."""
+        key = backend, backend.precision
+        tree = self._trees.get(key)
         if tree is None or tree.size > MOST_ENTRIES:
-            tree = self._trees[on, on.precision] = TraceTree(on)
+            tree = self._trees[key] = TraceTree(backend)
         return tree
 
     def _count(self, is_new):
-        self.calls["recorded" if is_new else "followed"] += 1
+        self.calls["captured" if is_new else "replayed"] += 1
         self._new_in_a_row = self._new_in_a_row + 1 if is_new else 0
-        if self._new_in_a_row > MOST_NEW:
+        if self._new_in_a_row == MOST_NEW:
             self._trees.clear()
             name = getattr(self.function, "__qualname__", self.function)
             log.warning(
@@ -135,8 +137,8 @@ class Captured(Generic[P, R]):
 
     @classmethod
     def _after_fork(cls):
-        """In a forked child, nobody would release the locks of other threads, and the GPU's graphs can be neither run
-        nor freed."""
+        """In a forked child, give every captured function a new lock, since the thread that held the old one does not
+        exist here. Keep the trace trees for good: their GPU graphs cannot be freed in a child."""
         for captured in cls._all:
             captured._lock = threading.RLock()
             cls._inherited += captured._trees.values()

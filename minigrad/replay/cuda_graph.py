@@ -33,7 +33,7 @@ class GraphProgram(Program):
         self._backend, self._space, self._kept = backend, space, kept
         self._launches = [launch for e in entries for launch in e.launches]
         # (host array, array of the GPU) of each parameter buffer, as words
-        self._buffers = [(host.base, there.base) for e in entries for host, there, _ in e.updates]
+        self._buffers = [(buffer.host.base, buffer.kernel.base) for e in entries for buffer in e.parameter_buffers]
         lives: dict = {}
         self._changed = set()
         for at, launch in enumerate(self._launches):
@@ -57,15 +57,15 @@ class GraphProgram(Program):
     # -- making the graph
 
     def _build(self):
-        on = self._backend
+        backend = self._backend
         launches = [
-            launch._replace(args=on.with_packed_structs(map(self._with_memory, launch.args)))
+            launch._replace(args=backend.with_packed_structs(map(self._with_memory, launch.args)))
             for launch in self._launches
         ]
         if self._buffers:
             launches.insert(0, self._filling_buffers())
-        downloads = [(found, there) for found, (_, _, there) in zip(self._checks.found, self._checks.checks)]
-        self._graph = on.graph(launches, downloads)
+        downloads = [(found, on_gpu) for found, (_, _, on_gpu) in zip(self._checks.found, self._checks.checks)]
+        self._graph = backend.graph(launches, downloads)
         self._built = launches  # keeps the arrays of these launches alive
 
     def _with_memory(self, x):
@@ -82,14 +82,14 @@ class GraphProgram(Program):
 
     def _filling_buffers(self):
         """The launch that copies the numbers of a call from its slot to the parameter buffers."""
-        on, rows, size = self._backend, [], 0
-        for host, there in self._buffers:
-            rows.append(dict(to=there, at=size, size=host.size))
+        backend, rows, size = self._backend, [], 0
+        for host, on_gpu in self._buffers:
+            rows.append(dict(to=on_gpu, at=size, size=host.size))
             size += host.size
         if self._turn is None:
-            self._slots, self._turn = on.pinned((SLOTS, size), WORD), on.from_numpy(np.zeros(1, np.int64))
-        table = on.packed_structs(StructArray(PARAMETER_COPY, rows))
-        args = [table, len(rows), on.seen_by_gpu(self._slots), size, SLOTS, self._turn]
+            self._slots, self._turn = backend.pinned((SLOTS, size), WORD), backend.from_numpy(np.zeros(1, np.int64))
+        table = backend.packed_structs(StructArray(PARAMETER_COPY, rows))
+        args = [table, len(rows), backend.seen_by_gpu(self._slots), size, SLOTS, self._turn]
         return Launch("captured", "deliver", WORD, (1,), (32,), 0, args)
 
     # -- running it
@@ -104,7 +104,7 @@ class GraphProgram(Program):
         if self._calls and stream != self._stream:
             stream.wait_event(self._last_event)  # order this call after the previous one, which ran on another stream
         self._stream = stream
-        self._take_in(memory)
+        self._update_outside_arrays(memory)
         if self._calls >= SLOTS:
             self._events[self._calls % SLOTS].synchronize()  # the GPU has read the slot
         if self._buffers:
@@ -115,28 +115,28 @@ class GraphProgram(Program):
         return self._graph.launch, (stream,)
 
     def _finish(self, memory):
-        on, self._calls = self._backend, self._next
+        backend, self._calls = self._backend, self._next
         for allocation in self._changed & self._copies.keys():
-            on.refill(memory.blocks[allocation], self._copy_of(allocation, memory))
+            backend.refill(memory.blocks[allocation], self._copy_of(allocation, memory))
         for allocation in self._kept:
-            block = memory.blocks[allocation]
-            on.refill(block, on.array_at(self._plan[allocation], block.shape, block.dtype, block.strides, self))
+            block, start = memory.blocks[allocation], self._plan[allocation]
+            backend.refill(block, backend.array_at(start, block.shape, block.dtype, block.strides, self))
         self._last_event.record(self._stream)
 
-    def _take_in(self, memory):
-        """Tell the graph the addresses of the arrays from outside, or fill its copies of them."""
-        on = self._backend
+    def _update_outside_arrays(self, memory):
+        """Give the graph the addresses of the arrays from outside. Fill its copies of those that have moved."""
+        backend = self._backend
         moved = [a for a in self._outside if a not in self._copies and self._address_of.get(a) != memory.addresses[a]]
         for allocation in moved:
             if self._graph is None:
                 self._address_of[allocation] = memory.addresses[allocation]
             else:
-                self._copies[allocation] = copy = on.memory(bytes_spanned(memory.blocks[allocation]))
-                self._address_of[allocation] = on.address(copy)
+                self._copies[allocation] = copy = backend.memory(bytes_spanned(memory.blocks[allocation]))
+                self._address_of[allocation] = backend.address(copy)
         if moved or self._graph is None:
             self._build()
         for allocation in self._copies:
-            on.refill(self._copy_of(allocation, memory), memory.blocks[allocation])
+            backend.refill(self._copy_of(allocation, memory), memory.blocks[allocation])
 
     def _copy_of(self, allocation, memory):
         """The graph's copy, laid out as the array from outside is."""

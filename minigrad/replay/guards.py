@@ -4,14 +4,14 @@ import numpy as np
 
 from ..autograd import Value
 from ..backend.philox import Draw
-from .trace import PerCallValue
+from .trace import PerCallValue, TensorParts
 
 _PLAIN = {int, bool, str, bytes, type(None), type(...)}
 
 
 def guard_of(x, per_call=None, arrays=None):
-    """A value that equals the guard of another parameter exactly if launch code cannot tell the two apart. Objects of
-    unknown types equal nothing.
+    """A value that equals the guard of another parameter if and only if launch code cannot tell the two apart. The
+    guard of an object of an unknown type equals no other.
 
     Values that may differ at each call are appended to `per_call`, and only their kind is guarded. Arrays are appended
     to `arrays`; if that is None, they are compared by content."""
@@ -59,11 +59,40 @@ def substituted(x, arrays, per_call, array_type):
     return next(per_call) if callable(x) and not isinstance(x, type | np.dtype) else x
 
 
-def parts_of(x):
-    """(array, node, storage) of a Tensor, (array, None, None) of an array, (None, guard, None) of a number."""
+class NumberPattern:
+    """An input that is no array: it must be the same number, or None, at each call."""
+
+    __slots__ = ("guard",)
+
+    def __init__(self, guard):
+        self.guard = guard
+
+    def matches(self, x):
+        return not isinstance(x, Value) and guard_of(x) == self.guard
+
+
+class VaryingNumber:
+    """An input that is a per-call value: any number that may_vary()."""
+
+    __slots__ = ()
+
+    def matches(self, x):
+        return not isinstance(x, Value) and may_vary(x)
+
+
+VARYING_NUMBER = VaryingNumber()
+
+
+def pattern_of(x):
+    """What input x of an entry must be at each call: TensorParts of a Tensor or an array, else a NumberPattern."""
     if isinstance(x, Value):
-        return x.array, x.node, x.storage
-    return (x, None, None) if is_array(x) else (None, guard_of(x), None)
+        return parts_of(x)
+    return TensorParts(x, None, None) if is_array(x) else NumberPattern(guard_of(x))
+
+
+def parts_of(x):
+    """The TensorParts of a Tensor."""
+    return TensorParts(x.array, x.node, x.storage)
 
 
 def is_array(x):

@@ -21,8 +21,8 @@ class Launch(NamedTuple):
 
 
 class CallMemory:
-    """The memory of the Allocations of one call that lie outside of a program's arena: arrays from outside, and results
-    that are kept."""
+    """The memory of the Allocations of one call that are not in a program's arena: arrays from outside the call, and
+    results that are kept."""
 
     def __init__(self, backend):
         self.backend = backend
@@ -87,8 +87,10 @@ class Program:
         return {a: start + offset for offset, *_, a in placed}
 
     def run(self, memory, launched):
-        """Run the launches. After an interrupt, call it again: the list `launched` gets an item in the same moment in
-        which they run, and is asked for one first."""
+        """Run the launches. After an interrupt, call this again with the same list.
+
+        `launched` is empty until the launches have run. The call into C and the append to the list are one step of
+        Python, between which no interrupt can come, so the launches never run twice."""
         if not launched:
             for allocation in self._kept:
                 block = self._backend.fresh(allocation.shape, allocation.dtype)
@@ -97,7 +99,8 @@ class Program:
         self._finish(memory)
 
     def _prepared(self, memory):
-        """Write what differs in this call; return the function that runs the launches, and a list of each argument."""
+        """Write the addresses that differ in this call. Return the function that runs the launches, and lists of its
+        arguments."""
         for i, allocation in self._elsewhere:
             self._bases[i] = memory.addresses[allocation]
         if self._bases != self._written:
@@ -106,4 +109,4 @@ class Program:
         return self._replay.call
 
     def _finish(self, memory: Any) -> None:
-        """Do what follows the launches. After an interrupt it may be done twice."""
+        """Do the work after the launches, if there is any. After an interrupt this may run twice."""

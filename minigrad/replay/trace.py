@@ -1,6 +1,7 @@
 """What is captured of a step: a tree of trace entries, and the objects that they are made of."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ..autograd import GraphError, Op, mode
 from ..base.capturing import thread, user_place
@@ -11,32 +12,77 @@ from .programs import Launch
 _new = object.__new__
 
 
+class TensorParts(NamedTuple):
+    """The parts of a captured Tensor. Of a bare array, node and storage are None."""
+
+    array: Any
+    node: Any
+    storage: Any
+
+
+class ParameterBuffer(NamedTuple):
+    """A small array for kernels, such as a learning rate, that is filled with values() before each replay."""
+
+    host: Any  # an array of NumPy, which values() are written to
+    kernel: Any  # the array that kernels read: the same memory on a CPU, a copy on a GPU
+    values: Callable[[], Any]
+
+
 class TraceEntry:
-    """One action of a step: an op, a primitive of the backend outside of ops, or a backward walk."""
+    """One action of a step. Each kind of action is a subclass."""
 
     __slots__ = (
-        "kind", "guard", "inputs", "outputs", "result", "op", "allocations", "placeholders", "launches",
-        "per_call_values", "varying", "updates", "checks", "changes_outside", "leaves", "ops", "branches",
+        "kind", "guard", "inputs", "allocations", "placeholders", "launches", "per_call_values", "parameter_buffers",
+        "checks", "branches",
     )  # fmt: skip
 
     def __init__(self, kind, guard=()):
         self.kind = kind  # the class of an op, the name of a primitive, or "walk"
-        self.guard = guard  # guard_of() its parameters
-        self.inputs: list = []  # parts_of() each
-        self.outputs: list = []  # parts_of() each Tensor; None for an output that was not needed
-        self.result: Any = None  # the result of a primitive; for an op, True if its outputs are a tuple
-        self.op: Any = None  # the op that it added to the graph
-        self.allocations: list = []  # the memory that its results and its op keep alive
+        self.guard = guard  # everything else that must be equal, besides `kind` and `inputs`
+        self.inputs: list = []  # pattern_of() each input
+        self.allocations: list = []  # the memory that its results, and the op that it adds to the graph, keep alive
         self.placeholders: dict = {}  # {id of a captured array: Placeholder}, for arrays first used here
         self.launches: list[Launch] = []
         self.per_call_values: list[PerCallValue] = []
-        self.varying: tuple = ()  # the positions of inputs that are per-call values
-        self.updates: list = []  # (host array, array for kernels, function whose values both get) before a replay
+        self.parameter_buffers: list[ParameterBuffer] = []
         self.checks: list = []  # checks of indices on a GPU: see runners/checks.py
-        self.changes_outside = False  # True if a primitive in place gets arrays from outside
-        self.leaves: list = []  # the leaves of a walk: (leaf, parts_of() its new .grad, or None)
-        self.ops: set = set()  # the ops of a walk
         self.branches: list[TraceEntry] = []  # the entries that came next in a call
+
+
+class OpEntry(TraceEntry):
+    """An op. Its guard has the grad mode and guard_of() each parameter; for a UserOp, shapes and dtypes of outputs."""
+
+    __slots__ = "op", "outputs", "returns_tuple", "varying"
+
+    def __init__(self, kind, guard):
+        super().__init__(kind, guard)
+        self.op: Any = None  # the op that it adds to the captured graph, or None
+        self.outputs: list[TensorParts | None] = []  # None for an output that was not needed
+        self.returns_tuple = False
+        self.varying: int | None = None  # the position of an input that is a per-call value
+
+
+class PrimitiveEntry(TraceEntry):
+    """A primitive of the backend outside of ops. Its guard is guard_of() its arguments."""
+
+    __slots__ = "result", "changes_outside"
+
+    def __init__(self, kind, guard):
+        super().__init__(kind, guard)
+        self.result: Any = None
+        self.changes_outside = False  # True if it gets arrays from outside, which it changes if it works in place
+
+
+class WalkEntry(TraceEntry):
+    """A backward walk. Its guard is (roots, targets, retain_graph); its inputs are the cotangents and old gradients."""
+
+    __slots__ = "outputs", "leaves", "ops"
+
+    def __init__(self, guard, ops):
+        super().__init__("walk", guard)
+        self.ops: set = ops  # the ops that it goes through
+        self.outputs: list[TensorParts | None] = []  # the gradients of the targets
+        self.leaves: list = []  # (leaf, the TensorParts of its new .grad, or None if it stays the same)
 
 
 class Placeholder:
@@ -77,6 +123,14 @@ class TraceTree:
         self.observed: list = []  # captured nodes that got a hook or kept a gradient in the last call
         self.programs: dict = {}
 
+    def begin_call(self):
+        """Make the captured objects look as they did before the first call."""
+        for storage in self.changed:
+            storage.version = 0
+        for node in self.observed:
+            node.grad, node.hooks, node.retain = None, None, False
+        self.changed, self.observed = set(), []
+
 
 class _FinishedStep(Op, abstract=True):
     """The op of every Tensor that a captured step leaves behind: the graph ends with the call."""
@@ -87,19 +141,19 @@ class _FinishedStep(Op, abstract=True):
     needs: tuple[bool, ...] = ()
     params: dict = {}
 
-    def already_spent(self):
+    def spent_error(self):
         return GraphError("backward through a captured step that is over: call backward() inside of it")
 
 
 FINISHED: Any = _FinishedStep()
 
 
-class EagerOp(Op, abstract=True):
+class UserOp(Op, abstract=True):
     """The op of the captured graph that stands for an op of the user's, which runs at each call."""
 
     @classmethod
     def standing_for(cls, op, params, parents, ys, backend):
-        """The EagerOp for the class `op`. parents: a node or None for each input. ys: the outputs, Tensors."""
+        """The UserOp for the class `op`. parents: a node or None for each input. ys: the outputs, Tensors."""
         self = _new(cls)
         self.name, self.params, self.parents, self.backend, self.wrap = op.name, params, parents, backend, Tensor._wrap
         self.needs = tuple([node is not None for node in parents])
@@ -110,7 +164,7 @@ class EagerOp(Op, abstract=True):
 
     def backward(self, *dys):
         call: Any = thread.session
-        return call.eager_backward(self, dys)
+        return call.backward_of_user_op(self, dys)
 
 
 def tensor_around(array, node, storage):

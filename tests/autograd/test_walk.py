@@ -195,7 +195,7 @@ def test_a_forward_without_return_says_so():
         def forward(self, x):
             x * 1
 
-    with pytest.raises(TypeError, match="returnless: forward returned None; does it lack its return"):
+    with pytest.raises(TypeError, match="returnless: forward returned None; its return statement is missing"):
         Returnless.apply(leaf(2))
 
 

@@ -218,7 +218,7 @@ def test_a_step_finds_its_device_and_moves_data_and_results():
     draw = mg.capture(drawn)
     for _ in range(4):
         draw()
-    assert draw.calls == {"recorded": 1, "followed": 3, "eager": 0}
+    assert draw.calls == {"captured": 1, "replayed": 3, "uncaptured": 0}
 
 
 def test_a_graph_that_is_dropped_before_it_has_run():

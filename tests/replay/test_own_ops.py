@@ -124,7 +124,7 @@ def test_training_with_an_own_op_gives_the_same_bits(kernels, case):
     expected, _ = trained(step_of, capture=False)
     got, step = trained(step_of, capture=True)
     assert all(map(same, got, expected))
-    assert step.calls["followed"] >= 2 and step.calls["eager"] == 0
+    assert step.calls["replayed"] >= 2 and step.calls["uncaptured"] == 0
 
 
 def test_it_runs_at_each_call_with_the_parameters_of_the_call(kernels):
@@ -136,7 +136,7 @@ def test_it_runs_at_each_call_with_the_parameters_of_the_call(kernels):
         step(x, float(i))
         assert x.grad.allclose(x.detach() * 3 * (1 - i))
         assert same(cubes(x.detach()), Cubed.apply(x.detach() + 1) - 1)
-    assert Cubed.runs == 10 and step.calls["followed"] >= 3 and cubes.calls["recorded"] == 1
+    assert Cubed.runs == 10 and step.calls["replayed"] >= 3 and cubes.calls["captured"] == 1
 
 
 def test_an_output_may_have_another_shape_at_each_call(kernels):
@@ -183,4 +183,4 @@ def test_one_that_is_primitive_is_captured(kernels, monkeypatch):
     for seed in range(5):
         x = numbers(seed, 3)
         assert same(step(x), x * x + 1)
-    assert len(runs) == 1 and step.calls == {"recorded": 1, "followed": 4, "eager": 0}
+    assert len(runs) == 1 and step.calls == {"captured": 1, "replayed": 4, "uncaptured": 0}

@@ -567,4 +567,4 @@ def test_a_program_sees_what_it_sees_without(kernels, name):
     for i, (got, expected) in enumerate(zip(*seen, strict=True)):
         assert [same(a, b) for a, b in zip(got, expected, strict=True)] == [True] * len(got), i
     calls = sum((collections.Counter(each.calls) for each in made), collections.Counter())
-    assert calls["eager"] == 0 and (calls["followed"] >= 2 or name == "hooks"), calls
+    assert calls["uncaptured"] == 0 and (calls["replayed"] >= 2 or name == "hooks"), calls

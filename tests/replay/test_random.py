@@ -170,5 +170,5 @@ def test_a_random_step_sees_what_it_sees_without(seeds):
         got, step = run(seed, mg.capture)
         for i, (a, b) in enumerate(zip(got, expected, strict=True)):
             assert a == b, (seed, i, [k for k, pair in enumerate(zip(a, b)) if pair[0] != pair[1]])
-        followed += step.calls["followed"]
+        followed += step.calls["replayed"]
     assert followed > 3 * len(seeds)

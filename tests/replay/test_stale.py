@@ -31,7 +31,7 @@ def test_the_arguments_of_each_call_are_used(kernels):
     for seed in range(4):
         x = numbers(3, 4, seed=seed)
         assert same(double(x), x * 2)
-    assert double.calls == {"recorded": 1, "followed": 3, "eager": 0}
+    assert double.calls == {"captured": 1, "replayed": 3, "uncaptured": 0}
 
 
 def test_another_shape_dtype_or_layout_is_captured_anew(kernels):
@@ -40,10 +40,10 @@ def test_another_shape_dtype_or_layout_is_captured_anew(kernels):
     given += given[:1]
     for x in given:
         assert same(total(x), (x * x).sum(0))
-    assert total.calls["recorded"] == 5
+    assert total.calls["captured"] == 5
     for x in given:
         assert same(total(x), (x * x).sum(0))
-    assert total.calls["recorded"] == 5
+    assert total.calls["captured"] == 5
 
 
 def test_numbers_and_strings_are_part_of_what_is_captured(kernels):
@@ -59,7 +59,7 @@ def test_numbers_and_strings_are_part_of_what_is_captured(kernels):
         (1, "tanh"),
     ]:
         assert same(gelu(x, scale, how), F.gelu(x, how) * scale)
-    assert gelu.calls == {"recorded": 5, "followed": 2, "eager": 0}  # a number that changes is not captured again
+    assert gelu.calls == {"captured": 5, "replayed": 2, "uncaptured": 0}  # a number that changes is not captured again
 
 
 def test_nested_arguments_and_results(kernels):
@@ -99,7 +99,7 @@ def test_train_and_eval_are_captured_apart(kernels):
     for _ in range(3):
         model.train(), f(x), model.eval()
         assert same(f(x), whole)
-    assert f.calls["recorded"] == 1  # in eval mode the rest is left out
+    assert f.calls["captured"] == 1  # in eval mode the rest is left out
 
 
 # ------------------------------------------------------------------------------------------- exceptions, threads, forks
@@ -275,7 +275,7 @@ def test_numpys_backend_runs_the_function(monkeypatch):
     f = mg.capture(lambda x: x * 2)
     for _ in range(3):
         assert f(mg.ones(2)).tolist() == [2, 2]
-    assert f.calls["eager"] == 3
+    assert f.calls["uncaptured"] == 3
 
 
 def test_a_function_that_is_new_at_each_call_runs_uncaptured_and_says_so_once(kernels, caplog):
@@ -283,7 +283,7 @@ def test_a_function_that_is_new_at_each_call_runs_uncaptured_and_says_so_once(ke
     with caplog.at_level(logging.WARNING):
         for i in range(40):
             assert same(f(mg.ones(i)), mg.ones(i) * 2)
-    assert f.calls == {"followed": 0, "recorded": 33, "eager": 7} and caplog.text.count("runs uncaptured") == 1
+    assert f.calls == {"replayed": 0, "captured": 32, "uncaptured": 8} and caplog.text.count("runs uncaptured") == 1
 
 
 def test_a_search_for_nan_runs_the_function(kernels):
