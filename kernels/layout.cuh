@@ -12,18 +12,18 @@ struct Layout {
                                // piece is neighbours in memory, or a single element, and begins at a multiple of
                                // `run`. (If there is no other dim, the last piece may be shorter.)
   long long shape[16];
-  long long divisors[16];      // for quotient(), of all dims but the first, if narrow
+  long long reciprocals[16];      // for quotient(), of all dims but the first, if narrow
   long long strides[4][16];
 };
 
-// ⌊n / d⌋ for n < 2^31 by a multiplication: a division is twenty instructions on a GPU, a hundred in 64 bits. `divisor`
+// ⌊n / d⌋ for n < 2^31 by a multiplication: a division is twenty instructions on a GPU, a hundred in 64 bits. `reciprocal`
 // is s = ⌈log2 d⌉ in its upper half and ⌈2^(31+s) / d⌉ in its lower one.
 // (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994)
-__device__ __forceinline__ unsigned quotient(unsigned n, long long divisor) {
-  return unsigned((unsigned long long)(2 * n) * unsigned(divisor) >> 32) >> unsigned(divisor >> 32);
+__device__ __forceinline__ unsigned quotient(unsigned n, long long reciprocal) {
+  return unsigned((unsigned long long)(2 * n) * unsigned(reciprocal) >> 32) >> unsigned(reciprocal >> 32);
 }
 __device__ __forceinline__ unsigned quotient(unsigned n, const Layout& layout, int d) {
-  return quotient(n, layout.divisors[d]);
+  return quotient(n, layout.reciprocals[d]);
 }
 __device__ __forceinline__ long long quotient(long long n, const Layout& layout, int d) { return n / layout.shape[d]; }
 

@@ -46,7 +46,7 @@ extern "C" __global__ void transpose(T* __restrict__ y, const T* __restrict__ x,
   const int y_step = int(layout.strides[0][a]), x_step = int(layout.strides[1][b]);
   int to = i0 + j0 * y_step, from = j0 + i0 * x_step;
   for (int d = a - 1; d >= 0; d--) {
-    const unsigned rest = quotient(place, layout.divisors[d]);
+    const unsigned rest = quotient(place, layout.reciprocals[d]);
     const int index = int(place - rest * unsigned(layout.shape[d]));
     place = rest;
     to += index * int(layout.strides[0][d]);

@@ -18,7 +18,8 @@ reference = Numpy()
 
 
 def once(make):
-    """Cache make() by its arguments. Threads that ask at the same time wait for the first, and get its result."""
+    """Decorate a function that makes a backend: it runs once for each argument. Threads that call it at the same time
+    wait for the first, and get its result."""
     made = functools.cache(make)
 
     @functools.cache

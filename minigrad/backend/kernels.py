@@ -39,7 +39,7 @@ def text(name):
 
 
 @functools.cache
-def flattened(name):
+def with_includes(name):
     """The text of a file, with its includes inserted, so that a compiler's cache sees all of it. The file is in
     kernels/, or is given by its path; what it includes lies beside it or in kernels/.
 

@@ -58,7 +58,7 @@ class Raw:
 def kernel(*kinds):
     """A Kernel with these parameters, on a stand-in for a Cuda."""
     on = types.SimpleNamespace(array_type=Array, gpu=0, shared_limit=227 << 10)
-    on.own = functools.partial(gpu.Cuda.own, on)
+    on.require_this_gpu = functools.partial(gpu.Cuda.require_this_gpu, on)
     parameters = ", ".join(f"{'float*' if kind == '*' else kind} p{i}" for i, kind in enumerate(kinds))
     raw, text = Raw(), f'{LAYOUT}extern "C" __global__ void k({parameters}) {{\n}}\n'
     return gpu.Kernel(on, lambda: {"k": raw}, "k", text)

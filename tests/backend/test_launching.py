@@ -6,21 +6,21 @@ import struct
 import numpy as np
 import pytest
 
-from minigrad.backend.launch import Launched
+from minigrad.backend.launch import KernelBackend
 from minigrad.backend.launch.elementwise import compact_strides
 from minigrad.backend.launch.index import any_integers, is_basic, places
-from minigrad.backend.launch.launcher import MAX_DIMS, NARROW, broadcast_strides, divisor, layout, real
-from minigrad.backend.launch.matmul import choose
-from minigrad.backend.launch.movement import _moving
+from minigrad.backend.launch.launcher import MAX_DIMS, MAX_INT31, broadcast_strides, layout, real, reciprocal
+from minigrad.backend.launch.matmul import choose_tiles
+from minigrad.backend.launch.movement import _move_plan
 from minigrad.backend.launch.reduce import accumulator, reduction, shares
 
 
 def unpacked(shape, *strides, itemsize=4):
     """(size, [(n, *steps)]) of the struct Layout."""
     size, about, columns = fields(shape, *strides, itemsize=itemsize)
-    n, divisors, *steps = columns
+    n, reciprocals, *steps = columns
     column = [n, *steps]
-    assert size == math.prod(shape) and divisors == [divisor(d) if d else 0 for d in n]
+    assert size == math.prod(shape) and reciprocals == [reciprocal(d) if d else 0 for d in n]
     assert all(not any(c[about[1] :]) for c in column) and not any(n for c in column[len(strides) + 1 :] for n in c)
     return [tuple(c[d] for c in column[: len(strides) + 1]) for d in range(about[1])]
 
@@ -52,13 +52,13 @@ def test_divisions_by_multiplying_are_exact():
     """Compute as quotient() of layout.cuh does, in 32 and 64 bits, for each n at which it could be wrong."""
     edges = {1 << k for k in range(31)} | {(1 << k) + 1 for k in range(30)} | {(1 << k) - 1 for k in range(1, 32)}
     rng = np.random.default_rng(0)
-    for d in sorted({*range(1, 2000), *edges, *rng.integers(1, NARROW, 3000).tolist()}):
-        factor, shift = np.uint64(divisor(d) % (1 << 32)), np.uint64(divisor(d) >> 32)
-        assert shift < 32 and divisor(d) < 1 << 63
-        most = (NARROW - 1) // d
+    for d in sorted({*range(1, 2000), *edges, *rng.integers(1, MAX_INT31, 3000).tolist()}):
+        factor, shift = np.uint64(reciprocal(d) % (1 << 32)), np.uint64(reciprocal(d) >> 32)
+        assert shift < 32 and reciprocal(d) < 1 << 63
+        most = (MAX_INT31 - 1) // d
         times = {0, 1, 2, most - 1, most, *rng.integers(0, most + 1, 8).tolist()}
-        near = {k * d + i for k in times for i in (-1, 0, 1)} | {NARROW - 1, NARROW - 2}
-        n = np.array([n for n in near if 0 <= n < NARROW], np.uint64)
+        near = {k * d + i for k in times for i in (-1, 0, 1)} | {MAX_INT31 - 1, MAX_INT31 - 2}
+        n = np.array([n for n in near if 0 <= n < MAX_INT31], np.uint64)
         doubled = n << np.uint64(1)
         assert doubled.max() < 1 << 32
         np.testing.assert_array_equal(doubled * factor >> np.uint64(32) >> shift, n // np.uint64(d))
@@ -70,7 +70,7 @@ def test_only_what_fits_into_31_bits_is_narrow():
         assert about[2] or not any(columns[1])
         return bool(about[2])
 
-    most = NARROW - 1
+    most = MAX_INT31 - 1
     assert narrow((most,), (4,), (4,)) and not narrow((most + 1,), (4,), (4,))
     assert narrow((2, 2**30 - 1), (4 * 2**30, 4), (0, 4)) and not narrow((2, 2**30), (4 * 2**30, 4), (0, 4))
     assert not narrow((2**16, 2**16), (0, 4), (4, 0))  # few elements in memory, but many places
@@ -78,8 +78,8 @@ def test_only_what_fits_into_31_bits_is_narrow():
     assert narrow((3, 5), (20, 4), (-4 * 2**29, 4)) and not narrow((3, 5), (20, 4), (-4 * 2**30, 4))
     assert narrow((0, 2**40), (4, 4), (4, 4)) and narrow((), (), ()) and narrow((1,), (2**60,), (0,))
     assert narrow((2, 2), (4 * 2**30, 4), itemsize=4) and not narrow((2, 2), (8 * 2**30, 4), itemsize=4)
-    assert _moving((64, 2**20), 4, (4 * 2**20, 4), (4, 4 * 64))[0] is not None  # as a transposition
-    assert _moving((64, 2**26), 4, (4 * 2**26, 4), (4, 4 * 64))[0] is None
+    assert _move_plan((64, 2**20), 4, (4 * 2**20, 4), (4, 4 * 64))[0] is not None  # as a transposition
+    assert _move_plan((64, 2**26), 4, (4 * 2**26, 4), (4, 4 * 64))[0] is None
 
 
 def test_runs_of_neighbours():
@@ -113,7 +113,7 @@ def test_shares_are_equal_but_for_the_last():
 
 
 def test_threads_for_a_row():
-    threads = [Launched().row_threads(n) for n in (0, 1, 128, 129, 256, 257, 2048, 2049, 10**6)]
+    threads = [KernelBackend().row_threads(n) for n in (0, 1, 128, 129, 256, 257, 2048, 2049, 10**6)]
     assert threads == [32, 32, 32, 64, 64, 128, 512, 512, 512]
 
 
@@ -149,11 +149,13 @@ def test_kinds_of_indices():
 
 
 def test_products_are_cut_so_that_the_busiest_multiprocessor_has_least_to_do():
-    assert choose(128, 128, 128, 1, True, 132) == (64, 1) and choose(10**4, 10**4, 64, 1, False, 132) == (64, 1)
-    assert choose(64, 64, 255, 1, True, 132)[1] == 1  # no part may be shorter than 128
-    assert choose(1, 1, 0, 1, True, 132)[1] == 1 and choose(0, 0, 5, 0, True, 132)[1] == 1
-    assert choose(64, 64, 4096, 1, True, 132) == (64, 4096 // 128)
-    assert choose(64, 64, 10**6, 1, True, 132) == (64, 3 * 132)  # blocks on all of them, three at a time
-    assert choose(64, 64, 10**6, 1, True, 1) == (64, 3)  # one block alone keeps it less busy
-    assert choose(2304, 768, 8192, 1, True, 132) == (128, 7)  # 108 tiles: most multiprocessors would have one block
-    assert choose(64, 64, 10**5, 396, True, 132)[1] == 1  # there are tiles enough
+    assert choose_tiles(128, 128, 128, 1, True, 132) == (64, 1)
+    assert choose_tiles(10**4, 10**4, 64, 1, False, 132) == (64, 1)
+    assert choose_tiles(64, 64, 255, 1, True, 132)[1] == 1  # no part may be shorter than 128
+    assert choose_tiles(1, 1, 0, 1, True, 132)[1] == 1 and choose_tiles(0, 0, 5, 0, True, 132)[1] == 1
+    assert choose_tiles(64, 64, 4096, 1, True, 132) == (64, 4096 // 128)
+    assert choose_tiles(64, 64, 10**6, 1, True, 132) == (64, 3 * 132)  # blocks on all of them, three at a time
+    assert choose_tiles(64, 64, 10**6, 1, True, 1) == (64, 3)  # one block alone keeps it less busy
+    # With one part there are 108 tiles, and most multiprocessors would have one block.
+    assert choose_tiles(2304, 768, 8192, 1, True, 132) == (128, 7)
+    assert choose_tiles(64, 64, 10**5, 396, True, 132)[1] == 1  # there are tiles enough

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from minigrad.backend.kernels import flattened
+from minigrad.backend.kernels import with_includes
 
 from .. import ROOT
 from ..gpu_rig.test_races import looking
@@ -13,7 +13,7 @@ from ..gpu_rig.test_races import looking
 pytestmark = [pytest.mark.rig, pytest.mark.gpu]
 README = (ROOT / "kernels" / "README.md").read_text(encoding="utf-8")
 EXCERPTS = re.findall(r"^```cuda\n(.*?)^```$", README, re.M | re.S)
-SOURCE = "\n".join(["typedef float T;\ntypedef float R;", flattened("common.cuh"), *EXCERPTS])
+SOURCE = "\n".join(["typedef float T;\ntypedef float R;", with_includes("common.cuh"), *EXCERPTS])
 SIDES = {"naive": 16, "tiled": 16, "blocked": 64, "wide": 128}  # of a block's tile of y; each block has 256 threads
 
 

@@ -94,7 +94,7 @@ def without_a_gpu(monkeypatch):
 def compiled(code, arch):
     """The output of ptxas for a source."""
     said = io.StringIO()
-    nvrtc.compiled(code, f"kernel-{arch}", arch, ("--ptxas-options=-v",), said)
+    nvrtc.compile_source(code, f"kernel-{arch}", arch, ("--ptxas-options=-v",), said)
     return said.getvalue()
 
 
@@ -145,23 +145,23 @@ SOURCE = 'extern "C" __global__ void k(float* x) { x[0] = -x[0] * 2.5f + x[1] / 
 
 
 def test_denormals_are_not_flushed_to_zero():
-    made = nvrtc.compiled(SOURCE, "denormals", "90-ptx")
+    made = nvrtc.compile_source(SOURCE, "denormals", "90-ptx")
     assert b"fma.rn.f32" in made and b"ftz" not in made
-    assert nvrtc.compiled(SOURCE, "denormals", "90")[:4] == b"\x7fELF"
+    assert nvrtc.compile_source(SOURCE, "denormals", "90")[:4] == b"\x7fELF"
 
 
 def test_what_does_not_compile_is_said():
     with pytest.raises(CompilerError, match=r"(?s)NVRTC cannot compile bad:\n.*identifier .y. is undefined"):
-        nvrtc.compiled("int x = y;", "bad", "90")
+        nvrtc.compile_source("int x = y;", "bad", "90")
 
 
 @pytest.fixture
 def counted(monkeypatch):
     """The texts that have been compiled, each to itself. kernels/any.cu is `text`, which can be changed."""
     done = []
-    monkeypatch.setattr(nvrtc, "compiled", lambda code, *of: done.append(code) or code.encode())
+    monkeypatch.setattr(nvrtc, "compile_source", lambda code, *of: done.append(code) or code.encode())
     monkeypatch.setattr(nvrtc, "text", lambda *of: "one")
-    nvrtc._complain.cache_clear()
+    nvrtc._warn_once.cache_clear()
     return done
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from minigrad.backend import reference
-from minigrad.backend.launch.elementwise import POWERS, planned
-from minigrad.backend.launch.source import TABLE, kind_of
+from minigrad.backend.launch.elementwise import POWERS, plan_for
+from minigrad.backend.launch.source import TABLE, dtype_kind
 
 from .calls import DTYPES, FLOATS, call, kernels, on_each
 
@@ -120,7 +120,7 @@ def operands_of(row, dtype):
     return arrays
 
 
-ROWS = [(row, dtype) for row in TABLE.values() for dtype in DTYPES if kind_of(dtype) in row.kinds]
+ROWS = [(row, dtype) for row in TABLE.values() for dtype in DTYPES if dtype_kind(dtype) in row.kinds]
 
 
 def run(on, row, *operands):
@@ -336,7 +336,7 @@ def test_more_elements_than_one_block_has(on, dtype):
 def test_plans_are_made_once():
     on, x = kernels("native"), np.ones((3, 5), np.float32)
     on.add(x, x)
-    before = planned.cache_info().misses
+    before = plan_for.cache_info().misses
     for _ in range(3):
         on.add(x, x)
-    assert planned.cache_info().misses == before
+    assert plan_for.cache_info().misses == before

@@ -80,10 +80,10 @@ def test_results_are_rounded_once(on, name):
 
 @pytest.mark.parametrize("name", ["matmul", "linear", "linear_backward"])
 def test_parts_of_a_product_are_added_in_single(on, name, monkeypatch):
-    monkeypatch.setattr(launching, "choose", lambda *args: (64, 3))
-    launching.tiling.cache_clear()
+    monkeypatch.setattr(launching, "choose_tiles", lambda *args: (64, 3))
+    launching.tile_plan.cache_clear()
     test_results_are_rounded_once(on, name)
-    launching.tiling.cache_clear()
+    launching.tile_plan.cache_clear()
 
 
 def test_steps_of_optimizers_are_rounded_once(on):

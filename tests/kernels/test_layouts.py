@@ -29,9 +29,9 @@ def dtypes(on):
 @contextlib.contextmanager
 def limit(monkeypatch, elements):
     """While this is active, layouts are narrow only if they have fewer elements than this."""
-    caches = launcher.layout, elementwise.planned, elementwise.cast_output, movement._moving
+    caches = launcher.layout, elementwise.plan_for, elementwise.cast_output, movement._move_plan
     with monkeypatch.context() as patch:
-        patch.setattr(launcher, "NARROW", elements)
+        patch.setattr(launcher, "MAX_INT31", elements)
         for cache in caches:
             cache.cache_clear()
         yield

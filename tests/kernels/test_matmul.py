@@ -26,11 +26,13 @@ def tiled(monkeypatch):
     """tiled(side, parts): later products use tiles of this side and this number of parts, as far as the kernel can."""
 
     def use(side, parts=1):
-        monkeypatch.setattr(launching, "choose", lambda n, m, k, batches, large, *rest: (side if large else 64, parts))
-        launching.tiling.cache_clear()
+        monkeypatch.setattr(
+            launching, "choose_tiles", lambda n, m, k, batches, large, *rest: (side if large else 64, parts)
+        )
+        launching.tile_plan.cache_clear()
 
     yield use
-    launching.tiling.cache_clear()
+    launching.tile_plan.cache_clear()
 
 
 def numbers(shape, dtype="float32", seed=0):
@@ -168,13 +170,13 @@ def test_batches_in_any_order(on):
 def test_one_matrix_of_all_rows():
     """Batches of a that lie one after the other and share b are rows of one product, not many small ones."""
     x, weight = numbers((4, 16, 8)), numbers((8, 8))
-    todo = launching.tiling(x.shape, x.strides, weight.shape, weight.strides, (True, True), x.dtype, 132)
+    todo = launching.tile_plan(x.shape, x.strides, weight.shape, weight.strides, (True, True), x.dtype, 132)
     assert todo.blocks == 1 and todo.shape == (4, 16, 8)
 
 
 def how_read(a, b, aligned=(True, True)):
     """READ_A and READ_B of matmul.cu for a @ b."""
-    file = launching.tiling(a.shape, a.strides, b.shape, b.strides, aligned, a.dtype, 132).file
+    file = launching.tile_plan(a.shape, a.strides, b.shape, b.strides, aligned, a.dtype, 132).file
     return tuple(int(constant[-1]) for constant in file.split()[2:])
 
 
@@ -209,7 +211,7 @@ def test_misaligned_batches_are_right(on):
 
 def test_batch_dims_are_one_where_both_operands_allow_it():
     def dims(a, b):
-        plan = launching.tiling(a.shape, a.strides, b.shape, b.strides, (True, True), a.dtype, 132)
+        plan = launching.tile_plan(a.shape, a.strides, b.shape, b.strides, (True, True), a.dtype, 132)
         numbers = struct.unpack(f"{len(plan.numbers) // 8}q", plan.numbers)
         count = numbers[8]
         return [tuple(numbers[9 + 14 * column + i] for column in range(3)) for i in range(count)]
@@ -264,11 +266,11 @@ def test_shapes_that_do_not_fit(on, shapes):
 
 
 def test_large_products_fill_the_gpu():
-    assert launching.choose(4096, 4096, 4096, 1, True, 132) == (128, 1)
-    assert launching.choose(16384, 384, 384, 1, True, 132) == (128, 1)
-    side, parts = launching.choose(384, 384, 16384, 1, True, 132)  # a weight gradient
+    assert launching.choose_tiles(4096, 4096, 4096, 1, True, 132) == (128, 1)
+    assert launching.choose_tiles(16384, 384, 384, 1, True, 132) == (128, 1)
+    side, parts = launching.choose_tiles(384, 384, 16384, 1, True, 132)  # a weight gradient
     assert side == 128 and 20 < parts < 30
-    assert launching.choose(64, 64, 64, 1, True, 132) == (64, 1)
+    assert launching.choose_tiles(64, 64, 64, 1, True, 132) == (64, 1)
 
 
 @pytest.mark.parametrize(

@@ -13,5 +13,7 @@ from .reduce import Reduce
 from .softmax import Softmax
 
 
-class Launched(Index, Movement, Elementwise, Reduce, Matmul, Attention, Softmax, Norm, CrossEntropy, Random, Optim):
+class KernelBackend(
+    Index, Movement, Elementwise, Reduce, Matmul, Attention, Softmax, Norm, CrossEntropy, Random, Optim
+):
     """Every primitive, without the memory and the `_start` that a subclass of runners/ adds."""

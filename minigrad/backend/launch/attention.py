@@ -19,8 +19,10 @@ REGISTERS = 40 << 10  # the most bytes of dk (ROWS × DP) and p (ROWS × COLUMNS
 
 @functools.cache
 def _shape(dtype, D, needed, wanted, limit):
-    """The largest Shape for head size D with which two blocks fit into shared memory of `limit` bytes, otherwise the
-    largest with which one does; None if none fits. needed(shape): the bytes of a block. wanted: TENSOR, if it fits."""
+    """The largest Shape for head size D such that two blocks fit into `limit` bytes of shared memory; if there is none,
+    the largest such that one block fits; None if there is none either.
+
+    needed(shape): the bytes of a block. wanted: the constant TENSOR; 0 is tried if that does not fit."""
     DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize
     for tensor in dict.fromkeys((wanted, 0)):
         for blocks in (2, 1) if DP else ():
@@ -66,7 +68,7 @@ class Attention(Softmax):
     def _launch_attention(self, o, lse, q, k, v, mask, bias, keep, *rest):
         (B, nh, T, D), Dv = q.shape, v.shape[3]
         shape = self._shape(q.dtype, max(D, Dv), forward_bytes)
-        file, shared = _compiled("attention_forward", shape, keep), forward_bytes(shape)
+        file, shared = _file_with_constants("attention_forward", shape, keep), forward_bytes(shape)
         rest = mask, bias, keep, *rest
         grid = _blocks(T, shape) * B * nh
         self.launch(file, "attention_forward", q.dtype, grid, THREADS, o, lse, q, k, v, *rest, shared=shared)
@@ -74,7 +76,7 @@ class Attention(Softmax):
     def _launch_attention_backward(self, dq, dk, dv, do, o, lse, q, k, v, mask, bias, keep, *rest):
         (B, nh, T, D), (nkv, S, Dv) = q.shape, dv.shape[1:]
         shape = self._shape(q.dtype, max(D, Dv), dk_dv_bytes)
-        file, delta = _compiled("attention_backward", shape, keep), self.empty((B, nh, T), lse.dtype)
+        file, delta = _file_with_constants("attention_backward", shape, keep), self.empty((B, nh, T), lse.dtype)
         rest = k, v, mask, bias, keep, *rest
         grid, shared = _blocks(T, shape) * B * nh, dq_bytes(shape)
         self.launch(file, "attention_dq", q.dtype, grid, THREADS, dq, delta, do, o, lse, q, *rest, shared=shared)
@@ -113,7 +115,7 @@ class Attention(Softmax):
         return max((D for D in PADDED if self._shape(dtype, D, dk_dv_bytes)), default=0)
 
     def _shape(self, dtype, D, needed):
-        return _shape(dtype, D, needed, self.tensor(dtype), self.shared_limit)
+        return _shape(dtype, D, needed, self.tensor_core_mode(dtype), self.shared_limit)
 
     @KERNEL
     def attention_pattern(self, scores, scale, mask, is_causal):
@@ -168,7 +170,7 @@ def _tiles(lines, shape):
     return lines * (shape.DP * shape.itemsize + ROW_PADDING) + pattern
 
 
-def _compiled(file, shape, keep):
+def _file_with_constants(file, shape, keep):
     """The name of a kernel file with the constants for which it is compiled."""
     drops = int(keep is not None)
     return f"{file} ROWS={shape.rows} COLUMNS={shape.columns} DP={shape.DP} TENSOR={shape.tensor} DROPS={drops}"

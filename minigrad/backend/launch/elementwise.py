@@ -11,14 +11,14 @@ import numpy as np
 
 from ..numpy.elementwise import Elementwise as Numpys
 from .launcher import BOOL, Launcher, broadcast_strides, layout
-from .rules import EXACT, KERNEL, NUMPYS
-from .source import TABLE, kind_of
+from .rules import EXACT, KERNEL, SAME_BITS
+from .source import TABLE, dtype_kind
 
 POWERS = {0: "one", 1: "same", 2: "square", 3: "cube", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}
 
 
 class Operand(NamedTuple):
-    """An array, as far as a plan depends on it."""
+    """What a plan depends on in an array."""
 
     dtype: np.dtype
     shape: tuple
@@ -34,16 +34,16 @@ class Operand(NamedTuple):
 
 
 class Output(NamedTuple):
-    """How an output lies in memory."""
+    """The memory layout of an output."""
 
     shape: tuple  # sizes of the dims, in the order in which they lie in memory
-    back: tuple | None  # the transposition from there to the output's own dims; None if none is needed
+    back: tuple | None  # the transposition from that order to the output's own dims; None if none is needed
     size: int
     layout: bytes  # the struct Layout of the output and the operands
 
 
 class Plan(NamedTuple):
-    """How a primitive is computed on operands of certain dtypes, shapes and strides. Plans are cached."""
+    """Everything about a launch that follows from the dtypes, shapes and strides of its operands. Plans are cached."""
 
     entry: str  # the entry point
     dtype: np.dtype  # the dtype for which the kernel is compiled
@@ -87,22 +87,22 @@ class Elementwise(Launcher):
     rsqrt = formula(EXACT, "rsqrt")
     relu = formula(EXACT, "relu")
     where = formula(EXACT, "where")
-    floor_divide = formula(NUMPYS, "floor_divide")
-    remainder = formula(NUMPYS, "remainder")
-    sign = formula(NUMPYS, "sign")
-    floor = formula(NUMPYS, "floor")
-    isnan = formula(NUMPYS, "isnan")
-    isinf = formula(NUMPYS, "isinf")
-    isfinite = formula(NUMPYS, "isfinite")
-    logical_and = formula(NUMPYS, "logical_and")
-    logical_or = formula(NUMPYS, "logical_or")
-    logical_not = formula(NUMPYS, "logical_not")
-    eq = formula(NUMPYS, "eq")
-    ne = formula(NUMPYS, "ne")
-    lt = formula(NUMPYS, "lt")
-    le = formula(NUMPYS, "le")
-    gt = formula(NUMPYS, "gt")
-    ge = formula(NUMPYS, "ge")
+    floor_divide = formula(SAME_BITS, "floor_divide")
+    remainder = formula(SAME_BITS, "remainder")
+    sign = formula(SAME_BITS, "sign")
+    floor = formula(SAME_BITS, "floor")
+    isnan = formula(SAME_BITS, "isnan")
+    isinf = formula(SAME_BITS, "isinf")
+    isfinite = formula(SAME_BITS, "isfinite")
+    logical_and = formula(SAME_BITS, "logical_and")
+    logical_or = formula(SAME_BITS, "logical_or")
+    logical_not = formula(SAME_BITS, "logical_not")
+    eq = formula(SAME_BITS, "eq")
+    ne = formula(SAME_BITS, "ne")
+    lt = formula(SAME_BITS, "lt")
+    le = formula(SAME_BITS, "le")
+    gt = formula(SAME_BITS, "gt")
+    ge = formula(SAME_BITS, "ge")
 
     @KERNEL
     def pow(self, x, y):
@@ -120,7 +120,7 @@ class Elementwise(Launcher):
         if dtype.kind in "iu":  # a bound beyond the dtype's limits has no effect
             low, high = (int(n) for n in (np.iinfo(dtype).min, np.iinfo(dtype).max))
             min, max = (v if v is None else sorted((low, v, high))[1] for v in (min, max))
-        return self._map("clamp", (self._as(x, dtype), low if min is None else min, high if max is None else max))
+        return self._map("clamp", (self._cast_to(x, dtype), low if min is None else min, high if max is None else max))
 
     @KERNEL
     def gelu(self, x, approximate):
@@ -132,30 +132,32 @@ class Elementwise(Launcher):
             return self._map("gelu_backward_tanh", (dy, x))
         return self._map("gelu_backward_none", (dy, x, y))
 
-    @NUMPYS
+    @SAME_BITS
     def cast(self, x, dtype):
         dtype = np.dtype(dtype)
         output = cast_output(dtype, x.dtype, x.shape, x.strides)
-        y = self._made(output, dtype)
+        y = self._empty_output(output, dtype)
         entry, widest = f"to_{dtype.name}_kernel", max(dtype.itemsize, x.itemsize)
         self.launch_places(output.size, widest, "elementwise_cast", entry, x.dtype, y, x, output.layout)
         return y
 
-    def _as(self, x, dtype):
+    def _cast_to(self, x, dtype):
+        """x, or a copy in another dtype."""
         return x if x.dtype == dtype else self.cast(x, dtype)
 
     def _map(self, name, operands, out=None):
-        """The formula `name` of arrays and numbers. out: an array for the result, or None; it may be an operand."""
+        """Compute the formula `name` of arrays and numbers. out: an array for the result, or None; it may be an
+        operand."""
         array_type = self.array_type
         if out is not None:
             operands = tuple([self._without_overlap(x, out) if type(x) is array_type else x for x in operands])
-        about = [(x.dtype, x.shape, x.strides) if type(x) is array_type else _kind(x) for x in operands]
-        into = None if out is None else (out.dtype, out.shape, out.strides)
-        entry, dtype, dtypes, casts, zeros, result, output = planned(name, into, *about)
+        kinds = [(x.dtype, x.shape, x.strides) if type(x) is array_type else _kind(x) for x in operands]
+        kind_of_out = None if out is None else (out.dtype, out.shape, out.strides)
+        entry, dtype, dtypes, casts, zeros, result, output = plan_for(name, kind_of_out, *kinds)
         if casts:
             pairs = zip(operands, dtypes)
-            return self._map(name, [self._as(x, t) if type(x) is array_type else x for x, t in pairs], out)
-        y = self._made(output, result) if out is None else out
+            return self._map(name, [self._cast_to(x, t) if type(x) is array_type else x for x, t in pairs], out)
+        y = self._empty_output(output, result) if out is None else out
         if zeros is None:
             numbers = [0 if type(x) is array_type else _number(x, dtype, TABLE[name].wide) for x in operands]
             operands = [x if type(x) is array_type else None for x in operands]
@@ -165,20 +167,21 @@ class Elementwise(Launcher):
         self.launch_places(size, dtype.itemsize, "elementwise", entry, dtype, y, *operands, *numbers, packed)
         return y
 
-    def _made(self, output, dtype):
+    def _empty_output(self, output, dtype):
+        """A new array in the memory layout of an Output."""
         y = self.empty(output.shape, dtype)
         return y if output.back is None else y.transpose(output.back)
 
     def _without_overlap(self, x, y):
-        """x, or a copy if x overlaps with y without being y: writing to y would change elements of x before they are
-        read."""
+        """x, or a copy if x and y are different arrays that overlap: writing to y would change elements of x before
+        they are read."""
         return self.copy(x) if x is not y and self.overlap(x, y) else x
 
 
 @functools.lru_cache(1 << 14)
-def planned(name, out, *operands):
-    """The plan for operands and an output, or None. An array is given as (dtype, shape, strides), a number as its
-    dtype, or as bool, int or float."""
+def plan_for(name, out, *operands):
+    """The Plan for operands and an output. An array is given as (dtype, shape, strides), a number by its dtype or as
+    bool, int or float. out: None for a new array."""
     formula = TABLE[name]
     arrays = [Operand(*x) for x in operands if isinstance(x, tuple)]
     if not arrays or (name == "where" and not isinstance(operands[0], tuple)):
@@ -186,8 +189,8 @@ def planned(name, out, *operands):
     if formula.arity == 3 and name not in ("where", "clamp") and len(arrays) < 3:
         raise TypeError(f"{name} takes arrays, no numbers, got {operands}")
     kinds = [x[0] if isinstance(x, tuple) else x for x in operands]
-    dtype = resolved(formula, kinds, out and out[0])
-    if kind_of(dtype) not in formula.kinds:
+    dtype = computing_dtype(formula, kinds, out and out[0])
+    if dtype_kind(dtype) not in formula.kinds:
         raise TypeError(f"{name} is not defined for {dtype}")
     dtypes = (BOOL if name == "where" else dtype, *(dtype,) * (formula.arity - 1))
     casts = any(isinstance(x, tuple) and x[0] != wanted for x, wanted in zip(operands, dtypes))
@@ -202,7 +205,8 @@ def planned(name, out, *operands):
 
 
 def output_of(dtype, shape, operands, out=None):
-    """The Output, laid out like `out`, the array that it is written to, or else like the first operand of its shape."""
+    """The Output for a result. It has the layout of `out`, the array that it is written to, or if that is None, of the
+    first operand that has the result's shape."""
     first = out or next((x for x in operands if x.shape == shape), operands[0])
     order = tuple(range(len(shape)))
     long = [d for d in order if shape[d] != 1]
@@ -225,9 +229,9 @@ def cast_output(dtype, *x):
     return output_of(dtype, x[1], (Operand(*x),))
 
 
-def resolved(formula, kinds, out):
-    """The dtype in which a formula computes. kinds: the dtype of each operand, or bool, int or float for a Python
-    number."""
+def computing_dtype(formula, kinds, out):
+    """The dtype in which a formula is computed. kinds: the dtype of each operand; bool, int or float for a Python
+    number. out: the dtype of the output, or None."""
     kinds = [BOOL if kind is bool else kind for kind in kinds]
     named = [getattr(module, formula.name, None) for module in (Numpys, np)]
     ufunc = next((found for found in named if isinstance(found, np.ufunc)), None)
@@ -247,7 +251,7 @@ def compact_strides(shape, itemsize):
 
 
 def _kind(x):
-    """The dtype of a NumPy scalar; bool, int or float for a Python number."""
+    """The dtype of a NumPy scalar; bool, int or float for a Python number. Raises TypeError for anything else."""
     if type(x) is float or type(x) is int:  # the usual case
         return type(x)
     if isinstance(x, np.generic):
@@ -259,7 +263,8 @@ def _kind(x):
 
 
 def _number(x, dtype, wide):
-    """A number as a kernel for `dtype` takes it. wide: it may lie outside of an integer dtype, as in a comparison."""
+    """The number that a kernel for `dtype` is given for x. wide: it may lie outside of an integer dtype, as in a
+    comparison. Raises OverflowError if it may not and does."""
     x = x.item() if isinstance(x, np.generic) else x
     if dtype.char == "e":  # float16
         return float(dtype.type(x))

@@ -1,4 +1,4 @@
-"""Reading, writing and adding by index. Arrays in an index are NumPy arrays, as parsed_index() of ops/index.py makes
+"""Reading, writing and adding by index. Arrays in an index are NumPy arrays, as parse_index() of ops/index.py makes
 them."""
 
 import math
@@ -8,11 +8,11 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ..kernels import constant
 from .launcher import INT64, TOTALS, real
-from .movement import BITS, Movement
-from .rules import COPY, KERNEL, NUMPYS
+from .movement import UINT_OF_SIZE, Movement
+from .rules import COPY, KERNEL, SAME_BITS
 
 SPAN, WARPS = (constant("index_add.cu", name) for name in ("SPAN", "WARPS"))  # columns and warps of a block of take_add
-SHORT = 8  # so few numbers are added without a Total, which loses no digit
+SHORT = 8  # a sum of so few numbers loses no digit, so it needs no Total
 
 
 class Index(Movement):
@@ -23,7 +23,7 @@ class Index(Movement):
         positions, rest = places(x.shape, index)
         return self._take(self.compact(x), self.from_numpy(positions), math.prod(rest)).reshape(positions.shape + rest)
 
-    @NUMPYS
+    @SAME_BITS
     def setitem(self, x, index, value):
         """x[index] = value, in place. value: an array or a number. Of repeated places, the last one counts."""
         if is_basic(index):
@@ -37,7 +37,7 @@ class Index(Movement):
         self.copy_to(values, value)
         to, last = np.unique(positions.reshape(-1)[::-1], return_index=True)
         self.launch_each(
-            to.size * math.prod(rest), "index", "put", BITS[x.itemsize],
+            to.size * math.prod(rest), "index", "put", UINT_OF_SIZE[x.itemsize],
             x, values, self.from_numpy(to), self.from_numpy(positions.size - 1 - last), to.size, math.prod(rest),
         )  # fmt: skip
 
@@ -61,7 +61,7 @@ class Index(Movement):
         y = self.empty(index.shape, x.dtype)
         outer, inner = math.prod(x.shape[:dim]), math.prod(x.shape[dim + 1 :])
         sizes = outer, x.shape[dim], index.shape[dim], inner
-        self.launch_each(y.size, "index", "gather", BITS[x.itemsize], y, self.compact(x), index, *sizes)
+        self.launch_each(y.size, "index", "gather", UINT_OF_SIZE[x.itemsize], y, self.compact(x), index, *sizes)
         return y
 
     @KERNEL
@@ -83,13 +83,13 @@ class Index(Movement):
             self.launch_each(outer * inner, "index_add", "scatter_add", dy.dtype, dx, *args)
         return dx if dx.dtype == dy.dtype else self.cast(dx, dy.dtype)
 
-    @NUMPYS
+    @SAME_BITS
     def flatnonzero(self, x):
         if not x.size:
             return self.empty((0,), INT64)
         sums = self.cumsum(self.compact(self._truth(x)).reshape(-1), 0, False)
         y = self.empty((int(self.to_numpy(sums[-1:])[0]),), INT64)
-        self.launch_each(x.size, "index", "places", BITS[8], y, sums, x.size, y.size)
+        self.launch_each(x.size, "index", "places", UINT_OF_SIZE[8], y, sums, x.size, y.size)
         return y
 
     @COPY
@@ -99,7 +99,7 @@ class Index(Movement):
     def _take(self, x, index, n):
         """The rows of x at `index`, of n elements each: (index.size, n). x is compact."""
         y = self.empty((index.size, n), x.dtype)
-        self.launch_each(y.size, "index", "take", BITS[x.itemsize], y, x, index, index.size, n)
+        self.launch_each(y.size, "index", "take", UINT_OF_SIZE[x.itemsize], y, x, index, index.size, n)
         return y
 
     @KERNEL
@@ -124,6 +124,7 @@ class Index(Movement):
 
 
 def is_basic(index):
+    """True for an index of ints, slices, None and ... alone, which gives a view."""
     return all(isinstance(i, (int, slice, type(None), type(...))) and not isinstance(i, bool) for i in index)
 
 
@@ -133,14 +134,16 @@ def view_at(x, index):
 
 
 def any_integers(index):
+    """True if the index has an array of integers, which may read an element several times."""
     return any(isinstance(i, np.ndarray) and i.dtype != bool for i in index)
 
 
 def places(shape, index):
-    """(positions, rest) of what x[index] reads in an x of `shape`.
+    """Return (positions, rest): what x[index] reads in an x of `shape`.
 
-    rest: the last dims of x, which the index does not touch. positions: int64, the numbers of the rows of shape `rest`.
-    This takes memory for the result only, however large x is."""
+    rest: the sizes of the last dims of x, which the index does not touch. positions: int64, the row that each element
+    of the result reads, if x is seen as rows of shape `rest`. The memory that this takes depends on the result's size,
+    not on x's."""
     lead = len(shape)
     if Ellipsis not in [i for i in index if not isinstance(i, np.ndarray)]:
         lead = min(lead, sum(i.ndim if is_mask(i) else i is not None and not is_bool(i) for i in index))

@@ -1,4 +1,4 @@
-"""What the classes of this package share: memory, launches of kernels by name, launch shapes, layouts."""
+"""The base class of all backends that run kernels: memory, launches by name, launch shapes, and array layouts."""
 
 import functools
 import math
@@ -13,23 +13,24 @@ from ..kernels import Struct, StructArray, constant
 LAYOUT = Struct("layout.cuh", "Layout")
 ROW_THREADS = constant("common.cuh", "ROW_THREADS")
 MAX_DIMS = LAYOUT.counts["shape"]
-NARROW = 1 << 31  # the fast loops of layout.cuh need indices and offsets below this
-MOST_PER_TURN = 8  # the most elements that a thread takes in one turn of such a loop
+MAX_INT31 = 1 << 31  # the fast loops of layout.cuh compute indices and offsets in 31 bits: all must be below this
+MAX_ELEMENTS_PER_TURN = 8  # elements that a thread of such a loop computes at once, at most
 BOOL, INT64 = np.dtype(bool), np.dtype(np.int64)
 TOTALS = np.dtype(np.float64)  # the dtype of arrays of Totals of common.cuh, which have 8 bytes for any float
-WARP_ROW = 1024  # elements of the longest row that one warp works on
-WARP_HELD = 256  # elements of the longest row that a warp re-reads from cache instead of keeping in registers
-WARP_BLOCK = 128  # threads of a block that has several rows
-HELD = 32  # the most elements of a row that fit into a thread's registers
+MAX_WARP_ROW = 1024  # elements of the longest row that one warp computes; a longer row has a block
+MAX_REREAD_ROW = 256  # elements of the longest row that a warp reads again, instead of keeping it in registers
+WARP_BLOCK = 128  # threads of a block that computes several rows
+MAX_HELD = 32  # elements of a row that a thread keeps in registers, at most
 PRECISIONS = "highest", "high", "medium"  # float32 factors stay as they are, or are rounded to TF32 or bfloat16
-SHARED = 48 << 10  # bytes of dynamic shared memory that a block may have without asking the driver
+DEFAULT_SHARED_BYTES = 48 << 10  # dynamic shared memory that a block may have without asking the driver for more
 
 
 class Launcher:
     """The base of every backend that runs kernels. A subclass of runners/ provides memory and `_start`; the classes of
     this package provide the primitives.
 
-    Arrays are NumPy's or CuPy's. Only their shape, strides, dtype, views and reshape are used."""
+    Arrays are NumPy's or CuPy's. The launch code uses what both kinds have: shape, strides, dtype, flags, base, views
+    and transpositions. It computes nothing on them."""
 
     device = devices.device("cpu")
     captures = False  # True if steps can be captured on this backend: see replay/
@@ -52,7 +53,7 @@ class Launcher:
         raise NotImplementedError
 
     def spread(self, n):
-        """(blocks, threads) for a kernel built on grid_each over n elements."""
+        """(blocks, threads) for a kernel whose loop is grid_each() of common.cuh, over n elements."""
         raise NotImplementedError
 
     def partial_sums(self, n):
@@ -60,16 +61,17 @@ class Launcher:
         order of the additions decides the last bits."""
         return self.spread(n)[0]
 
-    def tensor(self, dtype):
-        """TENSOR of tensor.cuh for arrays of a dtype: how tensor cores multiply them; 0 if they do not."""
-        kind = dtype.char if self.tensor_cores else ""  # every launch asks: comparing characters is faster than dtypes
+    def tensor_core_mode(self, dtype):
+        """The constant TENSOR of tensor.cuh for arrays of a dtype: 0 without tensor cores, 1 for float16 and TF32, 2 if
+        they multiply float32 rounded to bfloat16."""
+        kind = dtype.char if self.tensor_cores else ""  # each product asks: characters are compared faster than dtypes
         return PRECISIONS.index(self.precision) if kind == "f" else int(kind == "e")
 
     def pointer(self, x):
         """The address of an array's first element."""
         raise NotImplementedError
 
-    # -- memory and launches, which a captured step records
+    # -- memory and launches, which a captured step captures
 
     def empty(self, shape, dtype):
         """A new compact array with undefined contents."""
@@ -77,7 +79,7 @@ class Launcher:
 
     @property
     def _start_or_capture(self):
-        """The function that launches, or in a captured step records a launch. It takes the arguments of _start."""
+        """The function that launches, or in a captured step captures a launch. It takes the arguments of _start."""
         return self._start if thread.session is None else thread.session.launch
 
     def launch(self, file, entry, dtype, grid, block, *args, shared=0):
@@ -92,33 +94,36 @@ class Launcher:
             self._start_or_capture(file, entry, dtype, grid, block, shared, args)
 
     def launch_each(self, n, file, entry, dtype, *args):
-        """Run an entry point built on grid_each over n elements."""
+        """Run an entry point whose loop is grid_each() of common.cuh, over n elements."""
         if n:
             blocks, threads = self.spread(n)
             self._start_or_capture(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_places(self, n, widest, file, entry, dtype, *args):
-        """Run an entry point built on map_places over n elements. widest: the largest item size in bytes."""
+        """Run an entry point whose loop is map_places() of layout.cuh, over n elements.
+
+        widest: the largest item size among the arrays, in bytes. On a GPU a thread moves 16 bytes of that array per
+        turn, so fewer blocks are needed."""
         if n:
             blocks, threads = self.spread(n)
-            if threads > 1:  # each thread takes several elements per turn
-                blocks = min(blocks, -(-n // (threads * min(MOST_PER_TURN, 16 // widest))))
+            if threads > 1:
+                blocks = min(blocks, -(-n // (threads * min(MAX_ELEMENTS_PER_TURN, 16 // widest))))
             self._start_or_capture(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_rows(self, rows, n, file, entry, dtype, *args):
-        """Run an entry point built on rows.cuh over `rows` rows of n elements."""
+        """Run an entry point that works on rows, with the loops of rows.cuh: `rows` rows of n elements."""
         grid, block = self.rows(rows, n)
-        if WARP_HELD < n <= HELD * ROW_THREADS and n % 4 == 0 and real(dtype).itemsize == 4:
-            threads = threads_for(n, HELD)
-            if n > WARP_ROW:
-                block = threads  # only as many as hold the whole row
-            file += f" HELD={HELD} HELD_THREADS={max(WARP_BLOCK, threads)}"
+        if MAX_REREAD_ROW < n <= MAX_HELD * ROW_THREADS and n % 4 == 0 and real(dtype).itemsize == 4:
+            threads = threads_for(n, MAX_HELD)
+            if n > MAX_WARP_ROW:
+                block = threads  # more threads would have no part of the row
+            file += f" HELD={MAX_HELD} HELD_THREADS={max(WARP_BLOCK, threads)}"
         self.launch(file, entry, dtype, grid, block, *args)
 
     def rows(self, rows, n, each=4):
         """(grid, block) for `rows` rows of n elements. A block works on a long row, with `each` or more elements per
         thread; a warp or a part of a warp works on a short row, with 4 or more."""
-        if n > WARP_ROW:
+        if n > MAX_WARP_ROW:
             return rows, self.row_threads(n, each)
         threads = min(32, max(2, threads_for(n)))
         return -(-rows // (WARP_BLOCK // threads)), (threads, WARP_BLOCK // threads)
@@ -131,8 +136,9 @@ class Launcher:
     # -- values that may differ at each call of a captured step
 
     def parameter_buffer(self, values, shape, dtype):
-        """A small array of this shape for kernels, filled by values(), a function of no arguments. A captured step
-        calls values() again at each call, with the functions that are parameters of the primitive then."""
+        """A small array of this shape for kernels, filled with values(), such as the learning rates.
+
+        In a captured step values() is called again before each replay, so it may return other numbers each time."""
         if thread.session is not None:
             return thread.session.parameter_buffer(values, shape, dtype)
         return self.from_numpy(np.array(values(), dtype))
@@ -146,16 +152,16 @@ class Launcher:
         return x if thread.session is None else x.copy()  # the user may change x before the step is replayed
 
     def defer_check(self, check):
-        """Let a captured step look at the result of a check of indices after each replay: see runners/checks.py."""
+        """In a captured step, look at the result of this check of indices after each replay: see runners/checks.py."""
         if thread.session is not None:
             thread.session.defer_check(check)
 
     def with_packed_structs(self, args):
-        """Arguments of a kernel, with each StructArray as an array of bytes."""
+        """The arguments of a kernel, each StructArray among them packed into an array of bytes."""
         return [self.packed_structs(x) if type(x) is StructArray else x for x in args]
 
     def packed_structs(self, table):
-        """A StructArray as an array of bytes."""
+        """Pack a StructArray into an array of bytes."""
         rows = b"".join(table.struct.packed(row, self.pointer) for row in table.rows)
         return self.from_numpy(np.frombuffer(rows, np.uint8))
 
@@ -186,7 +192,8 @@ class Launcher:
         return np.asarray(_Address(address, shape, dtype, strides, holder, writeable))
 
     def read_only(self, x):
-        """x, a view that NumPy has made read-only: in a captured step, views of it will be read-only too."""
+        """Return x, a view that NumPy has made read-only. Of a captured array, return a view that is marked read-only:
+        a captured array is always read-only to NumPy, so its flag tells nothing."""
         if thread.session is None or has_memory(x):
             return x
         return self.array_at(self.pointer(x), x.shape, x.dtype, x.strides, None, writeable=False)
@@ -194,11 +201,12 @@ class Launcher:
     # -- arrays
 
     def compact(self, x):
-        """x if it is dense and row-major, otherwise a copy that is."""
+        """x if it is contiguous in row-major order, otherwise a copy that is."""
         return x if x.flags.c_contiguous else self.copy(x)
 
     def operand(self, x, dtype, shape=None, compact=True):
-        """x converted to a dtype, and compact: an argument beside the one that decides the dtype. None stays None.
+        """Convert a further argument x of a primitive to the dtype that the first one has, and make it compact. None
+        stays None.
 
         Raises ValueError if x has another shape than `shape`, since a kernel would read beyond its end."""
         if x is None:
@@ -211,7 +219,7 @@ class Launcher:
 
 
 def bytes_below(x):
-    """Where an array's memory begins, in bytes from its element 0: 0, or less if strides are negative."""
+    """The offset of an array's lowest address from its element 0, in bytes: negative if a stride is, otherwise 0."""
     return sum(min(0, step * (n - 1)) for n, step in zip(x.shape, x.strides))
 
 
@@ -221,7 +229,7 @@ def bytes_spanned(x):
 
 
 def threads_for(n, each=4):
-    """The number of threads, a power of 2, that have up to `each` of n elements."""
+    """The number of threads, a power of 2, for n elements if a thread computes up to `each` of them."""
     return 1 << (max(1, -(-n // each)) - 1).bit_length()
 
 
@@ -240,7 +248,8 @@ class _Address:
 
 
 def _owner(x):
-    """The object that owns the memory of an array, if it is not an array; otherwise None."""
+    """The object at the end of the chain x.base that is not an array itself, such as an _Address or a mapped file.
+    None if an array owns the memory."""
     owner = x.base
     while type(owner) is np.ndarray:
         owner = owner.base
@@ -274,16 +283,16 @@ def layout(shape, itemsizes, *strides):
         size=size,
         ndim=len(dims),
         narrow=narrow,
-        run=_run(dims),
+        run=vector_length(dims),
         shape=[n for n, _ in dims],
-        divisors=[divisor(n) if narrow and n else 0 for n, _ in dims],
+        reciprocals=[reciprocal(n) if narrow and n else 0 for n, _ in dims],
         strides=[step for column in columns for step in column],
     )
 
 
 def merged(shape, itemsizes, strides):
-    """[(size, [step in each operand, in elements])] of the dims. Neighbouring dims that are evenly spaced in every
-    operand become one."""
+    """Return [(size, [step in each operand, in elements]), …] for the dims. Neighbouring dims that are evenly spaced in
+    every operand become one; dims of size 1 are left out."""
     dims: list = []
     for n, *in_bytes in zip(shape, *strides):
         if n == 1:
@@ -302,20 +311,23 @@ def is_narrow(dims):
     if 0 in sizes:
         return True
     largest_offsets = [sum((n - 1) * abs(step) for n, step in zip(sizes, of)) for of in zip(*steps)]
-    return max(math.prod(sizes), *largest_offsets) < NARROW
+    return max(math.prod(sizes), *largest_offsets) < MAX_INT31
 
 
-def _run(dims):
-    """The field `run` of a Layout with these dims."""
+def vector_length(dims):
+    """The field `run` of a Layout: the length, 1, 2, 4 or 8, of the pieces into which the last dim can be cut so that
+    in each operand the elements of a piece are neighbours in memory, or all the same element."""
     *outer, (n, steps) = dims
     if steps[0] != 1 or any(step not in (0, 1) for step in steps):
         return 1
     sizes = [n, *(of[k] for _, of in outer for k, step in enumerate(steps) if step)] if outer else []
-    return math.gcd(MOST_PER_TURN, *sizes)
+    return math.gcd(MAX_ELEMENTS_PER_TURN, *sizes)
 
 
-def divisor(d):
-    """The number by which quotient() of layout.cuh divides by d, in [1, 2^31)."""
+def reciprocal(d):
+    """A multiplier and a shift, packed into 64 bits, with which quotient() of layout.cuh replaces a division by d.
+
+    d is in [1, 2^31)."""
     shift = (d - 1).bit_length()  # ⌈log2 d⌉
     return shift << 32 | -(-(1 << (31 + shift)) // d)
 
@@ -330,5 +342,5 @@ def broadcast_strides(x, shape):
 
 @functools.cache
 def real(dtype):
-    """R of the kernels: the dtype of arithmetic on arrays of a dtype."""
+    """The type R of the kernels: the dtype in which they compute on arrays of a dtype. It is float32 for float16."""
     return np.dtype(np.float32) if dtype == np.float16 else dtype

@@ -3,6 +3,7 @@
 On a CPU, runners/native/matmul.py replaces `_matmul`, since matmul.cu does not work with one thread per block.
 """
 
+import enum
 import functools
 import math
 from typing import NamedTuple
@@ -15,23 +16,23 @@ from .rules import KERNEL
 
 PRODUCT = Struct("matmul.cuh", "Product")
 MAX_BATCH_DIMS = PRODUCT.counts["batch"]  # dims that can be merged count as one
-STEP = 16  # the parts of k are multiples of this
+STEP = 16  # the length of a part of k is a multiple of this
 STAGES = constant("matmul_tensor.cu", "STAGES")
 RESERVED = 1024  # bytes of shared memory that the driver reserves for each block
-SHORTEST = 128  # the smallest part of k for which another block pays
-# The cost model of choose(). Its unit is the time of one multiplication on one multiprocessor, without tensor cores.
-# The costs are fitted to the times of GPT-2's products on an H200; for other GPUs they are a heuristic.
+MIN_PART = 128  # a part of k that has a block of its own is at least so long
+# The cost model of choose_tiles(). Its unit is the time of one multiplication on one multiprocessor, without tensor
+# cores. The costs are fitted to the times of GPT-2's products on an H200; for other GPUs they are a heuristic.
 COST_OF_JOIN = 800_000  # launching the kernel that adds up the parts of k
-COST_OF_NUMBER = 40  # reading or writing a number, shared by all multiprocessors
-STEPS_TO_START = 20  # filling a block's pipeline, in steps along k
+COST_OF_NUMBER = 40  # reading or writing a number, if all multiprocessors do it together
+STEPS_TO_START = 20  # filling a block's pipeline takes as long as so many multiplications for each element of the tile
 
 
 class Tile(NamedTuple):
     """How fast tiles of one size are computed."""
 
-    peak: float  # the share of the peak rate that a block reaches
+    peak: float  # the part of the peak rate that blocks reach
     tensor_peak: float  # the same with tensor cores
-    together: tuple  # the time of 1, 2, … blocks on one multiprocessor; 1 is a block's share when it is full
+    together: tuple  # the time of 1, 2, … blocks that share a multiprocessor, up to as many as it has room for
 
 
 SIDES = {128: Tile(0.9, 0.9, (1.25, 2)), 64: Tile(0.78, 0.66, (1.9, 2.2, 2.9, 4))}
@@ -70,9 +71,9 @@ class Matmul(Launcher):
 
     def _matmul(self, a, b, bias):
         """a @ b + bias. bias: (m,) or None."""
-        tensor = self.tensor(a.dtype)
+        tensor = self.tensor_core_mode(a.dtype)
         aligned = tuple(self.pointer(x) % (elements_at_once(a.dtype, tensor) * a.itemsize) == 0 for x in (a, b))
-        plan = tiling(
+        plan = tile_plan(
             a.shape, a.strides, b.shape, b.strides, aligned, a.dtype, self.processors, tensor, self.shared_memory
         )
         y = self.empty(plan.shape, a.dtype)
@@ -88,10 +89,10 @@ class Matmul(Launcher):
         return y
 
 
-class Tiling(NamedTuple):
-    """How a product is divided among blocks."""
+class TilePlan(NamedTuple):
+    """How the blocks of a launch share a product."""
 
-    shape: tuple  # y's
+    shape: tuple  # the shape of y
     file: str  # the kernel file, and the constants for which it is compiled
     threads: int
     blocks: int
@@ -101,27 +102,28 @@ class Tiling(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, tensor=0, shared_memory=0):
-    """The Tiling of a @ b. Strides are in bytes.
+def tile_plan(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, tensor=0, shared_memory=0):
+    """The TilePlan of a @ b. Strides are in bytes.
 
     aligned: for a and b, True if elements_at_once() can be read from the address. processors: multiprocessors. tensor:
-    TENSOR of tensor.cuh. shared_memory: bytes that a multiprocessor has."""
+    the constant TENSOR of tensor.cuh, 0 without tensor cores. shared_memory: bytes that a multiprocessor has."""
     shape, rows, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, dtype.itemsize)
     batches = math.prod(size for size, _, _ in dims)
     count = elements_at_once(dtype, tensor)
-    read_a = _reading(a, rows, k, [step for _, step, _ in dims], count if aligned[0] else 0)
-    read_b = _reading(b, m, k, [step for _, _, step in dims], count if aligned[1] else 0)
-    large = tensor or (count > 2 and max(read_a, read_b) < 2)  # otherwise large tiles need too many registers
-    side, parts = choose(rows, m, k, batches, large, processors, SPEED[dtype.itemsize, tensor] if tensor else 0)
+    read_a = _way_to_read(a, rows, k, [step for _, step, _ in dims], count if aligned[0] else 0)
+    read_b = _way_to_read(b, m, k, [step for _, _, step in dims], count if aligned[1] else 0)
+    reads_vectors = {read_a, read_b} <= {Read.ACROSS, Read.ALONG}
+    may_be_large = tensor or (count > 2 and reads_vectors)  # otherwise large tiles need too many registers
+    speed = SPEED[dtype.itemsize, tensor] if tensor else 0
+    side, parts = choose_tiles(rows, m, k, batches, may_be_large, processors, speed)
     part = -(-k // (parts * STEP)) * STEP
     parts = -(-k // part) if k else 1
-    long_lines = read_a == 1 and (read_b == 1 or (read_b == 0 and dtype.itemsize == 2))  # they take less time here
-    line = 128 if long_lines and shared_memory >= 2 * (stages(128, 128) + RESERVED) else 64
+    line = _line_bytes(read_a, read_b, dtype.itemsize, shared_memory)
+    kernel = f"matmul_tensor TENSOR={tensor} LINE_BYTES={line}" if tensor else "matmul"
     sizes, a_batch, b_batch = zip(*dims) if dims else ((), (), ())
-    return Tiling(
+    return TilePlan(
         shape=shape,
-        file=f"matmul{f'_tensor TENSOR={tensor} LINE_BYTES={line}' * bool(tensor)} SIDE={side} "
-        f"READ_A={read_a} READ_B={read_b}",
+        file=f"{kernel} SIDE={side} READ_A={read_a.value} READ_B={read_b.value}",
         threads=256 if side == 128 and not tensor else 128,
         blocks=_tiles(rows, m, side) * batches * parts,
         parts=parts,
@@ -130,6 +132,13 @@ def tiling(a_shape, a_strides, b_shape, b_strides, aligned, dtype, processors, t
         ),
         shared=stages(side, line) if tensor else 0,
     )
+
+
+def _line_bytes(read_a, read_b, itemsize, shared_memory):
+    """LINE_BYTES of matmul_tensor.cu, the bytes along k of a step. 128 is faster where both operands are read along k,
+    or b of float16 across it, and where shared memory has room for two blocks."""
+    is_faster = read_a is Read.ALONG and (read_b is Read.ALONG or (read_b is Read.ACROSS and itemsize == 2))
+    return 128 if is_faster and shared_memory >= 2 * (stages(128, 128) + RESERVED) else 64
 
 
 def stages(side, line):
@@ -150,7 +159,8 @@ class Operands(NamedTuple):
 
 
 def operands(a_shape, a_strides, b_shape, b_strides, itemsize):
-    """a @ b as the fewest matrix products that the strides (in bytes) allow. Raises ValueError if shapes do not fit."""
+    """The Operands of a @ b: as few matrix products as the strides (in bytes) allow. Raises ValueError if the shapes do
+    not fit."""
     (n, k), m = a_shape[-2:], b_shape[-1]
     if k != b_shape[-2]:
         raise ValueError(f"matmul: inner sizes of {a_shape} and {b_shape} differ, {k} and {b_shape[-2]}")
@@ -175,8 +185,8 @@ def _steps(shape, strides, itemsize, batch):
 
 
 def _merged(shape, a, b):
-    """[(size, step of a, step of b)] of the batch dims. Dims of size 1 are left out, and neighbours become one where
-    both strides allow it."""
+    """Return [(size, step of a, step of b), …] for the batch dims. Dims of size 1 are left out, and neighbours become
+    one where both strides allow it."""
     dims: list = []
     for size, *steps in zip(shape, a, b):
         if dims and size != 1 and all(outer == step * size for outer, step in zip(dims[-1][1:], steps)):
@@ -188,40 +198,53 @@ def _merged(shape, a, b):
 
 @functools.cache
 def elements_at_once(dtype, tensor=0):
-    """V of the kernel: the number of elements that it moves at once."""
+    """The constant V of the kernels: the number of elements that a thread moves at once."""
     if tensor:
         return 16 // dtype.itemsize
     return 2 if real(dtype).itemsize == 8 else 4
 
 
-def _reading(steps, side, k, batch_steps, count):
-    """READ of the kernel: how it reads an operand. count: how many elements can be read at once from its address, or
-    0."""
+class Read(enum.Enum):
+    """The constants READ_A and READ_B of matmul.cu: how the threads of a block read an operand."""
+
+    ACROSS = 0  # neighbouring threads read across k, elements_at_once() each
+    ALONG = 1  # along k, elements_at_once() each
+    ACROSS_SINGLY = 2  # across k, an element each
+    ALONG_SINGLY = 3  # along k, an element each; the strides may be any
+
+
+def _way_to_read(steps, side, k, batch_steps, count):
+    """The fastest Read that an operand allows. steps: its strides across and along k, in elements. side: its size
+    across k. count: the number of elements that can be read at once from its address, or 0."""
     across, along = steps
-    direction = 1 if along == 1 else 0 if across == 1 else 3
-    if direction < 2 and count:
-        others = (across, k) if direction else (along, side)
-        if all(number % count == 0 for number in (*others, *batch_steps)):
-            return direction
-    return 2 if direction == 0 else 3
+
+    def has_vectors(other_step, size):  # every vector begins at a multiple of count, and is complete
+        return count and all(number % count == 0 for number in (other_step, size, *batch_steps))
+
+    if along == 1:
+        return Read.ALONG if has_vectors(across, k) else Read.ALONG_SINGLY
+    if across == 1:
+        return Read.ACROSS if has_vectors(along, side) else Read.ACROSS_SINGLY
+    return Read.ALONG_SINGLY
 
 
 def _tiles(n, m, side):
+    """The number of tiles of side × side that cover n × m."""
     return -(-n // side) * -(-m // side)
 
 
-def choose(n, m, k, batches, large, processors, tensor=0):
-    """(side of the tiles, parts of k) with the least estimated time.
+def choose_tiles(n, m, k, batches, may_be_large, processors, tensor=0):
+    """Return (side of the tiles, parts of k) with the least estimated time.
 
     Large tiles use each number that they read more often, but there are fewer of them. The blocks on one multiprocessor
-    share it, so the busiest multiprocessor decides; a single block cannot keep one busy. large: True if tiles may be
-    128 × 128. tensor: how many times faster tensor cores multiply, or 0 without them."""
+    share it, so the busiest multiprocessor decides; a single block cannot keep one busy. may_be_large: True if tiles of
+    128 × 128 may be used. tensor: how many times faster tensor cores multiply, or 0 without them."""
     best: tuple = ()
     for side, tile in SIDES.items():
-        if side == 128 and not large:
+        if side == 128 and not may_be_large:
             continue
         tiles = max(1, _tiles(n, m, side) * batches)
-        for parts in range(1, max(1, min(8 * processors // tiles, k // SHORTEST)) + 1):
+        for parts in range(1, max(1, min(8 * processors // tiles, k // MIN_PART)) + 1):
             full, rest = divmod(-(-tiles * parts // processors), len(tile.together))
             turns = full * tile.together[-1] + (tile.together[rest - 1] if rest else 0)
             speed, peak = (tensor, tile.tensor_peak) if tensor else (1, tile.peak)

@@ -11,10 +11,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from ...base.capturing import CaptureError, refuse_within
 from ..kernels import constant
-from .launcher import Launcher, divisor, has_memory, is_narrow, is_writeable, layout, merged
-from .rules import COPY, NUMPYS
+from .launcher import Launcher, has_memory, is_narrow, is_writeable, layout, merged, reciprocal
+from .rules import COPY, SAME_BITS
 
-BITS = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+UINT_OF_SIZE = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 SIDE = constant("movement.cu", "SIDE")  # the side of a tile of a transposition
 TILE_THREADS = SIDE * 8
 
@@ -38,10 +38,10 @@ class Movement(Launcher):
     def zeros(self, shape, dtype):
         return self.full(shape, 0, dtype)
 
-    @NUMPYS
+    @SAME_BITS
     def full(self, shape, value, dtype):
         y = self.empty(shape, np.dtype(dtype))
-        bits = BITS[y.itemsize]
+        bits = UINT_OF_SIZE[y.itemsize]
         value = int(np.full((), value, y.dtype).view(bits))
         n, packed = layout((y.size,), (y.itemsize,), (y.itemsize,))
         self.launch_places(n, y.itemsize, "movement", "fill", bits, y, value, packed)
@@ -91,11 +91,11 @@ class Movement(Launcher):
 
     def move(self, y, x):
         """Copy x to y and return y. They have one shape and item size, and share no memory."""
-        tiles, packed, n = _moving(y.shape, y.itemsize, y.strides, x.strides)
+        tiles, packed, n = _move_plan(y.shape, y.itemsize, y.strides, x.strides)
         if tiles is not None:
-            self.launch("movement", "transpose", BITS[y.itemsize], n, TILE_THREADS, y, x, packed, *tiles)
+            self.launch("movement", "transpose", UINT_OF_SIZE[y.itemsize], n, TILE_THREADS, y, x, packed, *tiles)
         else:
-            self.launch_places(n, y.itemsize, "movement", "copy", BITS[y.itemsize], y, x, packed)
+            self.launch_places(n, y.itemsize, "movement", "copy", UINT_OF_SIZE[y.itemsize], y, x, packed)
         return y
 
     @COPY
@@ -119,7 +119,7 @@ class Movement(Launcher):
             self.move(y[(slice(None),) * dim + (i, ...)], self.operand(x, y.dtype, shape, compact=False))
         return y
 
-    @NUMPYS
+    @SAME_BITS
     def pad(self, x, widths, value):
         y = self.full(tuple(n + sum(pair) for n, pair in zip(x.shape, widths)), value, x.dtype)
         self.move(y[(*(slice(before, before + n) for n, (before, _) in zip(x.shape, widths)), ...)], x)
@@ -151,10 +151,10 @@ def has_view(shape, strides, wanted):
 
 
 @functools.lru_cache(4096)
-def _moving(shape, itemsize, y_strides, x_strides):
-    """How to move x to y.
+def _move_plan(shape, itemsize, y_strides, x_strides):
+    """The arguments of the kernel that moves x to y.
 
-    For the kernel `transpose`: (two divisors, the struct Layout, the number of tiles). For the kernel `copy`: (None,
+    For the kernel `transpose`: (two reciprocals, the struct Layout, the number of tiles). For the kernel `copy`: (None,
     the struct Layout, the number of elements)."""
     dims = [d for d, n in enumerate(shape) if n != 1]
     dims.sort(key=lambda d: -abs(y_strides[d]))  # so that writes run along the memory
@@ -169,4 +169,4 @@ def _moving(shape, itemsize, y_strides, x_strides):
         return None, packed, n
     *outer, across, down = (n for n, _ in runs)
     across, down = -(-across // SIDE), -(-down // SIDE)
-    return (divisor(across * down), divisor(across)), packed, math.prod(outer) * across * down
+    return (reciprocal(across * down), reciprocal(across)), packed, math.prod(outer) * across * down

@@ -59,8 +59,8 @@ class Optim(Launcher):
 
         If x is much longer than wide, only the small A = x xᵀ is iterated, together with the product of the factors by
         which x is multiplied at the end: the same polynomial with less work."""
-        half, dtype = x.dtype, real(x.dtype)
-        x = self.cast(x, dtype) if half != dtype else x
+        stored_dtype, dtype = x.dtype, real(x.dtype)
+        x = self.cast(x, dtype) if stored_dtype != dtype else x
         N, n, k = x.shape
         side, is_tall = min(n, k), n > k
         iterates_square = 2 * side <= max(n, k)
@@ -68,13 +68,13 @@ class Optim(Launcher):
         def times(q, x):
             return self.matmul(x, q) if is_tall else self.matmul(q, x)
 
-        def squared(x):
+        def gram(x):
             return self.matmul(x.mT, x) if is_tall else self.matmul(x, x.mT)
 
         parts = self.empty((N * _chunks(n * k),), TOTALS)
         self.launch("optim", "muon_squares", dtype, parts.size, THREADS, parts, x, n * k)
         self.launch("optim", "muon_norm", dtype, parts.size, THREADS, x, parts, n * k, eps)
-        squares, factor = squared(x), None
+        squares, factor = gram(x), None
         for i, coefficients in enumerate(steps):
             q = self.matmul(squares, squares)
             threads = self.row_threads(side)
@@ -85,9 +85,9 @@ class Optim(Launcher):
                 squares = None if is_last else self.matmul(self.matmul(q, squares), q)
             else:
                 x = times(q, x)
-                squares = None if is_last else squared(x)
+                squares = None if is_last else gram(x)
         x = times(factor, x) if iterates_square else x
-        return self.cast(x, half) if half != dtype else x
+        return self.cast(x, stored_dtype) if stored_dtype != dtype else x
 
     @KERNEL
     def global_norm(self, arrays):
@@ -104,7 +104,7 @@ class Optim(Launcher):
 
     @EXACT
     def clip_(self, arrays, norm, most):
-        arrays, norm = [_dense(x) for x in arrays], self.operand(norm, TOTALS, ())
+        arrays, norm = [_in_memory_order(x) for x in arrays], self.operand(norm, TOTALS, ())
         compact = [self.compact(x) for x in arrays]
         for dtype, group in _by_dtype([(x,) for x in compact]):
             self._launch_slots("clip", dtype, [dict(p=x) for (x,) in group], norm, most)
@@ -135,7 +135,7 @@ def _by_dtype(slots):
     return groups.items()
 
 
-def _dense(x):
+def _in_memory_order(x):
     """x with its dims in memory order: compact if x is a transposition of a compact array."""
     if x.flags.c_contiguous:
         return x

@@ -7,13 +7,13 @@ import numpy as np
 from ..numpy.random import dropout_numbers, random_bits
 from .elementwise import BOOL
 from .launcher import Launcher
-from .rules import EXACT, KERNEL, NUMPYS
+from .rules import EXACT, KERNEL, SAME_BITS
 
 _FLOAT32, _FLOAT64, _UINT32 = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint32)
 
 
 class Random(Launcher):
-    @NUMPYS
+    @SAME_BITS
     def random_words(self, draw, n):
         y = self.empty((n,), _UINT32)
         self._launch_words("words_kernel", _FLOAT32, n, draw, y, n)
@@ -28,7 +28,7 @@ class Random(Launcher):
         self._launch_words("dropout_kernel", x.dtype, x.size, draw, y, mask, x, threshold, scale, x.size)
         return y, mask
 
-    @NUMPYS
+    @SAME_BITS
     def dropout_mask(self, shape, p, draw):
         y = self.empty(shape, BOOL)
         self._launch_words("kept_kernel", _FLOAT32, y.size, draw, y, min(dropout_numbers(p)[0], 0xFFFFFFFF), y.size)

@@ -8,7 +8,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ..kernels import constant
 from .launcher import BOOL, INT64, TOTALS, Launcher, real
-from .rules import KERNEL, NUMPYS
+from .rules import KERNEL, SAME_BITS
 
 ROW_PART = 1 << 14  # the most elements of a row that a block reduces
 EACH = 16  # the fewest elements of a thread, in two turns of each_ahead() of common.cuh
@@ -37,11 +37,11 @@ class Reduce(Launcher):
     def min(self, x, dims, keepdim):
         return self._reduce("min", x, dims, keepdim, x.dtype)
 
-    @NUMPYS
+    @SAME_BITS
     def any(self, x, dims, keepdim):
         return self._reduce("max", self._truth(x), dims, keepdim, BOOL, False)
 
-    @NUMPYS
+    @SAME_BITS
     def all(self, x, dims, keepdim):
         return self._reduce("min", self._truth(x), dims, keepdim, BOOL, True)
 
@@ -86,11 +86,11 @@ class Reduce(Launcher):
         view = x.transpose(by_stride)
         return (view, by_stride) if view.flags.c_contiguous else (self.copy(x), None)
 
-    @NUMPYS
+    @SAME_BITS
     def argmax(self, x, dim, keepdim):
         return self._arg("argmax_rows", x, dim, keepdim)
 
-    @NUMPYS
+    @SAME_BITS
     def argmin(self, x, dim, keepdim):
         return self._arg("argmin_rows", x, dim, keepdim)
 
@@ -109,7 +109,7 @@ class Reduce(Launcher):
         self.launch("reduce", entry, x.dtype, *self.rows(y.size, part, EACH), y, x, y.size, n, part)
         return y if parts == 1 else self.gather(y, 1, self._arg_rows(entry, self.gather(x, 1, y)))
 
-    @NUMPYS
+    @SAME_BITS
     def argsort(self, x, dim, descending, k=None):
         dim = normalize_axis_index(dim, x.ndim)
         n, others = x.shape[dim], [d for d in range(x.ndim) if d != dim]

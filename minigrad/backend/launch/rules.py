@@ -4,9 +4,12 @@ A rule decorates a method of this package, which launches kernels, and makes it 
 that Native.softmax or Cuda.softmax is. A GPU always launches. On the CPU, the rule may let NumPy compute.
 
 A primitive must give the same bits at every size, and in a captured step (replay/), which runs kernels only. So NumPy
-may compute only where it gives the kernel's bits, and its result must have the kernel's memory layout, since the layout
-decides the order of later sums. Therefore results are compact. The one exception are kernels on floats that are not
-compact, such as transposed arrays: their results have the layout of the operands, and NumPy never computes those.
+may compute only where it gives the kernel's bits in the kernel's memory layout, since the layout decides the order of
+later sums:
+
+- Results are compact, whichever of the two computes them.
+- Except for kernels on floats that are not compact, such as transposed arrays: their results have the layout of the
+  operands. NumPy never computes those.
 """
 
 import enum
@@ -23,34 +26,34 @@ from ..numpy import Numpy
 MANY = 1 << 11  # elements; with fewer, NumPy is usually done before a kernel has been called
 
 Launch = TypeVar("Launch", bound=Callable[..., Any])
-_numpy = Numpy()
+_reference = Numpy()
 
 
 class Rule(enum.Enum):
     """What computes a primitive on the CPU.
 
-    KERNEL and EXACT launch a kernel only if all arrays of floats among the arguments are float32 or float64."""
+    Whatever the rule, NumPy computes primitives of integers and bools alone, and of float16."""
 
-    COPY = "NumPy, which copies as fast as a kernel, and has no NaN to warn of"
-    NUMPYS = "NumPy, which gives the kernel's bits as fast"
-    EXACT = "a kernel if an array has MANY elements or is not compact; otherwise NumPy, which gives the same bits"
+    COPY = "NumPy: it copies as fast as a kernel, and has no NaN to warn of"
+    SAME_BITS = "NumPy: it gives the kernel's bits, as fast"
+    EXACT = "a kernel for MANY elements and for arrays that are not compact; otherwise NumPy, with the same bits"
     KERNEL = "a kernel: NumPy rounds in another way, sums in another order, or is far slower"
 
     def __call__(self, launch: Launch) -> Launch:
-        """The primitive that launches kernels by `launch`, or calls NumPy's primitive of the same name."""
+        """Return the primitive that launches kernels by `launch`, or calls NumPy's primitive of the same name."""
         return _primitive(self, launch)
 
 
-COPY, NUMPYS, EXACT, KERNEL = Rule
+COPY, SAME_BITS, EXACT, KERNEL = Rule
 
 
 def _primitive(rule: Rule, launch: Any) -> Any:
-    name, numpy = launch.__name__, getattr(_numpy, launch.__name__)
+    name, numpy_primitive = launch.__name__, getattr(_reference, launch.__name__)
     may_launch, smallest = rule in (EXACT, KERNEL), 0 if rule is KERNEL else MANY
 
     def captured(self, *args, **kwargs):
-        """What a captured step calls: kernels, with a result laid out as below."""
-        _refuse_half(name, args)
+        """What a captured step calls: kernels, with a result in the layout that `primitive` gives it."""
+        _refuse_float16(name, args)
         y = launch(self, *args, **kwargs)
         return y if may_launch and _has_floats(args) else _compacted(y, (*args, *kwargs.values()), self.copy)
 
@@ -59,35 +62,37 @@ def _primitive(rule: Rule, launch: Any) -> Any:
         session = thread.session
         if session is not None:
             return session.primitive(name, captured, self, args, kwargs)
-        if not self.may_use_numpy or (may_launch and self.kernel_pays(smallest, args)):
+        if not self.may_use_numpy or (may_launch and self.choose_kernel(smallest, args)):
             return launch(self, *args, **kwargs)
-        y = numpy(*args, **kwargs) if rule is COPY else call_quietly(numpy, args, kwargs)
+        y = numpy_primitive(*args, **kwargs) if rule is COPY else call_quietly(numpy_primitive, args, kwargs)
         return y if type(y) is np.ndarray and y.flags.c_contiguous else _compacted(y, (*args, *kwargs.values()))
 
     primitive.rule = rule  # type: ignore[attr-defined]
     return primitive
 
 
-def capturable(name, eager, captured):
-    """The method `name` of a backend: eager(self, …) outside of captured steps; a step captures captured(self, …)."""
+def capturable(name, uncaptured, captured):
+    """Return the method `name` of a backend: uncaptured(self, …), of which a captured step captures captured(self,
+    …)."""
 
-    @functools.wraps(eager)
+    @functools.wraps(uncaptured)
     def method(self, *args, **kwargs):
         session = thread.session
         if session is None:
-            return eager(self, *args, **kwargs)
+            return uncaptured(self, *args, **kwargs)
         return session.primitive(name, captured, self, args, kwargs)
 
     return method
 
 
-def _refuse_half(name, args):
+def _refuse_float16(name, args):
     """Refuse float16 on a CPU in a captured step: NumPy computes it, and a step cannot capture NumPy."""
     if any(type(x) is np.ndarray and x.dtype.char == "e" for x in args):
         refuse_within(f"{name} of float16, for which there are no kernels on a CPU,")
 
 
 def _has_floats(args):
+    """True if an argument is an array of float32 or float64, or a list of arrays."""
     return any(type(x) is list or (type(x) is np.ndarray and x.dtype.char in "fd") for x in args)
 
 

@@ -1,4 +1,4 @@
-"""The text that a compiler gets for a kernel file and a dtype. Elementwise kernels are generated from a table in
+"""The source text that is compiled for a kernel file and a dtype. Elementwise kernels are generated from a table in
 elementwise.cu."""
 
 import functools
@@ -7,21 +7,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..kernels import C_TYPES, flattened, text
+from ..kernels import C_TYPES, text, with_includes
 
 
 @functools.cache
 def source(file, dtype, path=None, only=None):
     """The text to compile for kernels/<file>.cu on arrays of a dtype (a name such as 'float32').
 
-    file: may end in constants for the kernel, as in 'matmul SIDE=64 READ_A=0 READ_B=0'. path: of the text, if it is not
-    in kernels/. only: the one entry point to generate from the table, instead of all."""
+    file: a name, and after it constants to define, as in 'matmul SIDE=64 READ_A=0 READ_B=0'. path: the path of the
+    text, if it is not in kernels/. only: the one entry point to generate from the table; None: all."""
     file, *constants = file.split()
     kind = C_TYPES[dtype]
     real = "float" if dtype == "float16" else kind
-    generated = entries(dtype, only) if file == "elementwise" else ""
+    generated = generate_entries(dtype, only) if file == "elementwise" else ""
     known = "".join(f"#define {constant.replace('=', ' ')}\n" for constant in constants)
-    return f"typedef {kind} T;\ntypedef {real} R;\n{known}{flattened(str(path or file + '.cu'))}\n{generated}\n"
+    return f"typedef {kind} T;\ntypedef {real} R;\n{known}{with_includes(str(path or file + '.cu'))}\n{generated}\n"
 
 
 # ------------------------------------------------------------------------------------------------- elementwise kernels
@@ -57,14 +57,14 @@ def _table():
 TABLE = {formula.name: formula for formula in _table()}
 
 
-def kind_of(dtype):
+def dtype_kind(dtype):
     """'f', 'i' or 'b' as in the table; another letter if kernels do not take the dtype."""
     return {"u": "i"}.get(dtype.kind, dtype.kind)
 
 
-def entries(dtype, only=None):
+def generate_entries(dtype, only=None):
     """The C text of the generated entry points for a dtype (a name such as 'float32'): all, or only one."""
-    kind = kind_of(np.dtype(dtype))
+    kind = dtype_kind(np.dtype(dtype))
     found = [formula for formula in TABLE.values() if kind in formula.kinds]
     return "\n".join(_entry(formula, kind) for formula in found if only in (None, f"{formula.name}_kernel"))
 

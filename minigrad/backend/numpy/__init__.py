@@ -11,7 +11,7 @@ their names.
 - `wanted`, an argument of backwards, says which inputs need a gradient. The others get None.
 
 The formulas are written to be read. Three shortcuts stay, because without them a training step of this backend takes
-over 10 % longer, or another backend relies on them: erf_single, the chunks of random.py, and the order in reduce.py.
+over 10 % longer, or another backend relies on them: erf_float32, the chunks of random.py, and the order in reduce.py.
 """
 
 from .attention import Attention

@@ -5,21 +5,21 @@ import functools
 import numpy as np
 
 from .elementwise import log
-from .precision import as_single, in_single, is_half
+from .precision import as_float32, in_float32, is_float16
 from .reduce import row_dots, row_sums
 from .softmax import finite_max, softmax_rows
 
 BLOCK = 1 << 22  # scores at a time
 
 
-def _in_single(stored):
+def _in_float32(stored):
     """Decorate a primitive: it computes float16 in float32, and returns only its first `stored` results in float16."""
 
     def decorator(function):
         @functools.wraps(function)
         def wrapper(self, first, *args):
-            results = function(self, as_single(first), *map(as_single, args))
-            if not is_half(first):
+            results = function(self, as_float32(first), *map(as_float32, args))
+            if not is_float16(first):
                 return results
             return *(x.astype(np.float16) for x in results[:stored]), *results[stored:]
 
@@ -29,7 +29,7 @@ def _in_single(stored):
 
 
 class Attention:
-    @_in_single(stored=1)
+    @_in_float32(stored=1)
     def attention(self, q, k, v, mask, bias, scale, is_causal, keep=None, kept=1.0):
         """softmax(scale q kᵀ + bias) v -> o (B, nh, T, Dv), lse (B, nh, T, 2).
 
@@ -57,7 +57,7 @@ class Attention:
             lse[b, :, t] = _heads(np.concatenate([top, rest], -1))
         return o, lse
 
-    @_in_single(stored=3)
+    @_in_float32(stored=3)
     def attention_backward(self, do, q, k, v, mask, bias, o, lse, scale, is_causal, keep=None, kept=1.0):
         """dq, dk, dv. The pattern is computed again from the scores and lse."""
         (B, nh, T, _), (nkv, S) = q.shape, k.shape[1:3]
@@ -71,7 +71,8 @@ class Attention:
             if keep is not None:
                 factor = _grouped(keep, nkv)[b, :, :, t] * pattern.dtype.type(kept)
                 dpattern, dropped = dpattern * factor, pattern * factor
-            # row_dots is do · o, but exactly dpattern for a query that sees one key
+            # The sum is do · o. Computed like this, it equals dpattern exactly for a query that sees one key, and ds is
+            # 0.
             ds = (dpattern - row_dots(dpattern, pattern)) * pattern * pattern.dtype.type(scale)
             dq[b, :, t] = _heads(np.matmul(ds, k[b, :, None]))
             dk[b] += np.matmul(ds.swapaxes(-1, -2), q_block).sum(2)
@@ -83,7 +84,7 @@ class Attention:
         CPU the unfused form is faster with dropout.)"""
         return not dropout
 
-    @in_single
+    @in_float32
     def attention_pattern(self, scores, scale, mask, is_causal):
         """softmax(scale * scores) over the last dim, exactly 0 where the mask is False or where causality forbids.
 
@@ -96,7 +97,7 @@ class Attention:
             x = np.where(np.tri(*x.shape[-2:], dtype=np.bool_), x, -np.inf)
         return softmax_rows(x)
 
-    @in_single
+    @in_float32
     def attention_pattern_backward(self, dy, y, scale):
         """dscores; y = attention_pattern(scores)."""
         return (dy - row_dots(dy, y)) * y * y.dtype.type(scale)
@@ -112,7 +113,7 @@ def _blocks(B, nh, T, S):
 
 
 def _grouped(x, nkv):
-    """(B, nh, T, D) as (B, nkv, group, T, D): the heads that share keys and values side by side."""
+    """(B, nh, T, D) as (B, nkv, group, T, D): the heads of a group share their keys and values."""
     return x.reshape(x.shape[0], nkv, x.shape[1] // max(nkv, 1), *x.shape[2:])
 
 

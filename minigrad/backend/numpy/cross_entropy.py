@@ -3,13 +3,13 @@
 import numpy as np
 
 from .elementwise import log
-from .precision import in_single
+from .precision import in_float32
 from .reduce import Reduce, row_sums
 from .softmax import finite_max
 
 
 class CrossEntropy(Reduce):
-    @in_single
+    @in_float32
     def cross_entropy(self, logits, target, ignore_index, smoothing):
         """logits (N, V), target (N,) -> loss of each row (N,), and softmax(logits) (N, V) for the backward.
 
@@ -25,7 +25,7 @@ class CrossEntropy(Reduce):
             loss = loss - smoothing * self.sum(x, (-1,), False) / x.shape[1]
         return np.where(kept, loss, 0).astype(logits.dtype), e / total
 
-    @in_single
+    @in_float32
     def cross_entropy_backward(self, dloss, p, target, ignore_index, smoothing):
         """dlogits = (p - q) * dloss, row by row."""
         kept = target != ignore_index

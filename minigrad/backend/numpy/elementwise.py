@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .precision import in_single
+from .precision import in_float32
 
 GELU_A, GELU_B = math.sqrt(2 / math.pi), 0.044715
 
@@ -54,28 +54,28 @@ class Elementwise:
             return np.sqrt(x) if y == 0.5 else 1 / np.sqrt(x) if y == -0.5 else x**y
         return np.power(x, y)
 
-    @in_single
+    @in_float32
     def sigmoid(self, x):
         """1 / (1 + e⁻ˣ). Below 0 it is eˣ / (1 + eˣ), so that e^|x| does not overflow."""
         e = exp(-np.abs(x))
         return np.where(x >= 0, 1, e) / (1 + e)
 
-    @in_single
+    @in_float32
     def silu(self, x):
         """x σ(x). Below 0 it is x eˣ / (1 + eˣ): x eˣ has more digits than eˣ alone where that is tiny."""
         e = exp(-np.abs(x))
         return np.where(x >= 0, x, x * e) / (1 + e)
 
-    @in_single
+    @in_float32
     def gelu(self, x, approximate):
         """x Φ(x); approximate: "none" or "tanh"."""
         if approximate == "tanh":
             return x / (1 + np.exp(-_two_u(x)))  # Φ = σ(2u); where e^-2u is ∞, this is the right 0
         if x.dtype == np.float64:
             return x * (0.5 * self.erfc(x * -math.sqrt(0.5)))
-        return x * (0.5 * (1 + self.erf(x * math.sqrt(0.5))))  # erf_single is off by 1e-7 of 1 where Φ is tiny
+        return x * (0.5 * (1 + self.erf(x * math.sqrt(0.5))))  # erf_float32 is off by 1e-7 of 1 where Φ is tiny
 
-    @in_single
+    @in_float32
     def gelu_backward(self, dy, x, y, approximate):
         """dx = dy (Φ(x) + x Φ'(x)); y = gelu(x)."""
         if approximate == "tanh":  # Φ = σ(2u), so Φ' = Φ (1 - Φ) 2u' with 2u' = 2 A (1 + 3 B x²)
@@ -88,17 +88,17 @@ class Elementwise:
         cdf = np.where(np.abs(x) < 1e-30, 0.5, y / x)  # a y that is subnormal has lost digits
         return dy * (cdf + x * np.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi)))  # Φ' = exp(-x²/2) / √(2π)
 
-    @in_single
+    @in_float32
     def erf(self, x):
-        return erf_single(x) if x.dtype == np.float32 else by_math(math.erf, x)
+        return erf_float32(x) if x.dtype == np.float32 else elementwise_math(math.erf, x)
 
-    @in_single
+    @in_float32
     def erfc(self, x):
         """1 - erf(x), as accurate where that is tiny."""
-        return by_math(math.erfc, x)
+        return elementwise_math(math.erfc, x)
 
 
-def by_math(function, x):
+def elementwise_math(function, x):
     """Apply a function of Python's module math, which NumPy lacks, to each element: exact, and 0.1 µs for each."""
     return np.asarray(np.frompyfunc(function, 1, 1)(x), x.dtype)
 
@@ -110,8 +110,9 @@ _ERFC_ROOT = (-1.30057915e-05, -0.000179836847, 0.000750374747, 0.00152864959, -
               0.0991374478, -0.288862288, 0.261522323)  # fmt: skip
 
 
-def erf_single(x):
-    """erf of float32 by polynomials. With by_math, a GPT's training step with GELU would take twice as long."""
+def erf_float32(x):
+    """erf of float32 by polynomials. With elementwise_math, a GPT's training step with GELU would take twice as
+    long."""
     a = np.minimum(np.abs(x), 4)
     near = x + x * _polynomial(_ERF, a * a)
     far = np.copysign(1 - _polynomial(_ERFC_ROOT, a - 2) ** 4, x)

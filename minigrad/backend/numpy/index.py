@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .precision import wide
+from .precision import sum_dtype
 
 
 class Index:
@@ -19,7 +19,7 @@ class Index:
         """Zeros of `shape` with dy added at `index`, where repeated indices add up: the adjoint of getitem."""
         parts = index if isinstance(index, tuple) else (index,)
         if any(isinstance(i, np.ndarray) and i.dtype != bool for i in parts):
-            return added(shape, index, dy)
+            return add_at(shape, index, dy)
         dx = np.zeros(shape, dy.dtype)  # slices, ints and masks name each element once
         dx[index] = dy
         return dx
@@ -32,10 +32,10 @@ class Index:
         """Zeros of `shape` with dy added at `index` along dim: the adjoint of gather. dy and index have one shape."""
         places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
         places[dim] = index
-        return added(shape, tuple(places), dy)
+        return add_at(shape, tuple(places), dy)
 
     def flatnonzero(self, x):
-        """The places where bools, flattened, are True: int64 (n,). Waits for a GPU."""
+        """The places where bools, with_includes, are True: int64 (n,). Waits for a GPU."""
         return np.flatnonzero(x)
 
     def take(self, x, index):
@@ -49,15 +49,15 @@ class Index:
             order = np.argsort(index, kind="stable")  # equal indices side by side: one sum for each
             sorted_index = index[order]
             starts = np.flatnonzero(np.r_[True, sorted_index[1:] != sorted_index[:-1]])
-            dtype = wide(dy.dtype) if dy.dtype.kind == "f" else dy.dtype
+            dtype = sum_dtype(dy.dtype) if dy.dtype.kind == "f" else dy.dtype
             sums = np.add.reduceat(dy[order], starts, axis=0, dtype=dtype)
             dx[sorted_index[starts]] = sums
         return dx
 
 
-def added(shape, index, dy):
+def add_at(shape, index, dy):
     """Zeros of `shape` with dy added at `index`; floats are summed in float64."""
-    dtype = wide(dy.dtype) if dy.dtype.kind == "f" else dy.dtype
+    dtype = sum_dtype(dy.dtype) if dy.dtype.kind == "f" else dy.dtype
     dx = np.zeros(shape, dtype)
     np.add.at(dx, index, dy.astype(dtype, copy=False))
     return dx.astype(dy.dtype, copy=False)

@@ -4,24 +4,24 @@ import math
 
 import numpy as np
 
-from .precision import in_single
+from .precision import in_float32
 from .reduce import column_sums
 
 
 class Matmul:
-    @in_single
+    @in_float32
     def matmul(self, a, b):
         """(…, n, k) @ (…, k, m) -> (…, n, m); batch dims broadcast."""
         return np.matmul(a, b)
 
-    @in_single
+    @in_float32
     def linear(self, x, weight, bias):
         """x (…, k), weight (m, k), bias (m,) or None -> (…, m)."""
         y = np.matmul(as_matrix(x), weight.T)
         y = y if bias is None else y + bias
         return y.reshape(x.shape[:-1] + y.shape[1:])
 
-    @in_single
+    @in_float32
     def linear_backward(self, dy, x, weight, wanted):
         """dy (…, m), x (…, k), weight (m, k) -> dx, dweight, dbias, those that are wanted."""
         rows = as_matrix(dy)

@@ -3,12 +3,12 @@
 import numpy as np
 
 from .matmul import as_matrix
-from .precision import in_single
+from .precision import in_float32
 from .reduce import column_dots, column_sums, row_dots, row_sums
 
 
 class Norm:
-    @in_single
+    @in_float32
     def layer_norm(self, x, weight, bias, eps):
         """x (…, C); weight, bias (C,) or None -> y (…, C), mean (…, 1), rstd (…, 1) = 1 / √(variance + eps)."""
         C = x.shape[-1]
@@ -22,7 +22,7 @@ class Norm:
             y = y + bias
         return y, mean, rstd
 
-    @in_single
+    @in_float32
     def layer_norm_backward(self, dy, x, weight, mean, rstd, wanted):
         """dx, dweight, dbias, those that are wanted."""
         C = x.shape[-1]
@@ -36,14 +36,14 @@ class Norm:
         dx = (dxhat - row_sums(dxhat) / C - xhat * (row_dots(dxhat, xhat) / C)) * rstd
         return dx, dweight, dbias
 
-    @in_single
+    @in_float32
     def rms_norm(self, x, weight, eps):
         """x (…, C), weight (C,) or None -> y (…, C), rstd (…, 1) = 1 / √(mean x² + eps)."""
         rstd = 1 / np.sqrt(row_dots(x, x) / x.shape[-1] + x.dtype.type(eps))
         y = x * rstd
         return y if weight is None else y * weight, rstd
 
-    @in_single
+    @in_float32
     def rms_norm_backward(self, dy, x, weight, rstd, wanted):
         """dx, dweight, those that are wanted."""
         xhat = x * rstd

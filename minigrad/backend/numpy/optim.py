@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .precision import as_single
+from .precision import as_float32
 from .reduce import Reduce
 
 
@@ -21,7 +21,7 @@ class Optim(Reduce):
         rows = options()
         for *arrays, row in slots:
             lr, weight_decay, step = rows[row]
-            p, g, m, v = map(as_single, arrays)
+            p, g, m, v = map(as_float32, arrays)
             if weight_decay and decoupled:
                 p = p * (1 - lr * weight_decay)
             elif weight_decay:
@@ -51,7 +51,7 @@ class Optim(Reduce):
         rows = options()
         for *arrays, row, n, scale in slots:
             lr, weight_decay, momentum = rows[row]
-            p, g, m = map(as_single, arrays)
+            p, g, m = map(as_float32, arrays)
             m = m * momentum + g * (1 - momentum)
             x = m * momentum + g * (1 - momentum) if nesterov else m
             x = orthogonal(x.reshape(-1, n, p.shape[-1]), steps, eps) if x.size else x

@@ -8,7 +8,7 @@ from ..philox import AT_ONCE, Draw, doubles, words
 
 
 class Random:
-    """draw: at which block (four words of 32 bits) of which Philox stream the words begin."""
+    """draw: the block (four words of 32 bits) of a Philox stream at which the random words begin."""
 
     random_words = staticmethod(words)  # (draw, n) -> (n,) uint32
 

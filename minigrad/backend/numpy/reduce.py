@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .precision import rounded, wide
+from .precision import cast_sum, sum_dtype
 
 
 def _primitive(function):
@@ -21,7 +21,7 @@ class Reduce:
     argmax and argmin give int64, the first of equals."""
 
     def sum(self, x, dims, keepdim):
-        return rounded(np.sum(x, axis=dims, keepdims=keepdim, dtype=wide(x.dtype)), x.dtype)
+        return cast_sum(np.sum(x, axis=dims, keepdims=keepdim, dtype=sum_dtype(x.dtype)), x.dtype)
 
     max, min, any, all = map(_primitive, (np.max, np.min, np.any, np.all))
     argmax, argmin = map(_arg_primitive, (np.argmax, np.argmin))
@@ -35,8 +35,8 @@ class Reduce:
         """Cumulative sums along dim. reverse: from the end."""
         if reverse:
             return np.flip(self.cumsum(np.flip(x, dim), dim, False), dim)
-        y = x.astype(wide(x.dtype))
-        return rounded(np.cumsum(y, axis=dim, out=y), x.dtype)
+        y = x.astype(sum_dtype(x.dtype))
+        return cast_sum(np.cumsum(y, axis=dim, out=y), x.dtype)
 
     def dot(self, x, y):
         """Σ x * y over everything, a float."""
@@ -45,7 +45,7 @@ class Reduce:
 
 def column_sums(x):
     """Σ x over the rows, (N, C) -> (C,)."""
-    return rounded(np.add.reduce(x, axis=0, dtype=wide(x.dtype)), x.dtype)
+    return cast_sum(np.add.reduce(x, axis=0, dtype=sum_dtype(x.dtype)), x.dtype)
 
 
 def _order(x, descending):
@@ -76,8 +76,8 @@ def _sort_keys(x, descending):
 
 
 def _first_places(x, descending, k):
-    """The first k places of _order(x, descending). If they are few, and no other element equals the last of them, only
-    these are sorted."""
+    """The first k places of _order(x, descending). If k is at most a quarter of the row, and no other element equals
+    the k-th, only k elements are sorted."""
     *outer, n = x.shape
     if not 0 < 4 * k <= n:
         return _order(x, descending)[..., :k]
@@ -93,14 +93,14 @@ def _first_places(x, descending, k):
 
 def column_dots(x, y):
     """Σ x * y over the rows, (N, C) -> (C,)."""
-    return rounded(np.add.reduce(x * y, axis=0, dtype=wide(x.dtype)), x.dtype)
+    return cast_sum(np.add.reduce(x * y, axis=0, dtype=sum_dtype(x.dtype)), x.dtype)
 
 
 def row_dots(x, y):
     """Σ x * y over the last dim, (…, n) -> (…, 1)."""
-    return rounded(np.sum(x * y, axis=-1, keepdims=True, dtype=wide(x.dtype)), x.dtype)
+    return cast_sum(np.sum(x * y, axis=-1, keepdims=True, dtype=sum_dtype(x.dtype)), x.dtype)
 
 
 def row_sums(x):
     """Σ x over the last dim, (…, n) -> (…, 1)."""
-    return rounded(np.sum(x, axis=-1, keepdims=True, dtype=wide(x.dtype)), x.dtype)
+    return cast_sum(np.sum(x, axis=-1, keepdims=True, dtype=sum_dtype(x.dtype)), x.dtype)

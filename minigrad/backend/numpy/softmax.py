@@ -3,23 +3,23 @@
 import numpy as np
 
 from .elementwise import log
-from .precision import in_single
+from .precision import in_float32
 from .reduce import row_dots, row_sums
 
 
 class Softmax:
-    @in_single
+    @in_float32
     def softmax(self, x, dim):
         """A slice along dim that is all -∞ gives zeros."""
         return np.moveaxis(softmax_rows(np.moveaxis(x, dim, -1)), -1, dim)
 
-    @in_single
+    @in_float32
     def softmax_backward(self, dy, y, dim):
         """dx = y (dy - Σ dy y); y = softmax(x)."""
         dy, y = np.moveaxis(dy, dim, -1), np.moveaxis(y, dim, -1)
         return np.moveaxis((dy - row_dots(dy, y)) * y, -1, dim)
 
-    @in_single
+    @in_float32
     def log_softmax(self, x, dim):
         """A slice along dim that is all -∞ stays so."""
         x = np.moveaxis(x, dim, -1)
@@ -28,7 +28,7 @@ class Softmax:
         y = x - finite_max(x)
         return np.moveaxis(y - log(_or_one(row_sums(np.exp(y)))), -1, dim)
 
-    @in_single
+    @in_float32
     def logsumexp(self, x, dim):
         """dim stays, with size 1. A slice that is all -∞, or empty, gives -∞."""
         x = np.moveaxis(x, dim, -1)
@@ -53,5 +53,5 @@ def softmax_rows(x):
 
 
 def _or_one(total):
-    """1 in place of 0: the divisor of a row in which all is 0."""
+    """total, with 1 in place of 0, so that a row of zeros stays zeros when it is divided by its sum."""
     return total + (total == 0)

@@ -1,17 +1,17 @@
-"""Checks of indices on a GPU. The host does not wait for them: a kernel records wrong indices, and the host raises
-IndexError when it next waits for the GPU."""
+"""Checks of indices on a GPU, without waiting: a kernel notes wrong indices in an array, and the host raises IndexError
+when it next waits for the GPU."""
 
 import numpy as np
 
 WORD = np.dtype(np.uint64)  # kernels/captured.cu is compiled for this dtype
-NONE_WRONG = 0, -1  # the first record of a check: the lowest index below 0, and the highest that is n or more
+NONE_WRONG = 0, -1  # the state of a check at first: the lowest index below 0, and the highest that is n or more
 
 
 class DeferredChecks:
-    """Some checks, and what they have found.
+    """Checks of indices, and the wrong indices that they have found.
 
-    checks: (raise_for, line, array of the GPU) each. raise_for(wrong indices) raises IndexError; `line` is the user's;
-    the kernel records the lowest and the highest wrong index in the array."""
+    checks: (raise_for, line, array of the GPU) each. raise_for(wrong indices) raises IndexError. line is the user's, in
+    words. The kernel writes the lowest and the highest wrong index to the array."""
 
     def __init__(self, backend, checks):
         self.backend, self.checks = backend, checks
@@ -23,8 +23,8 @@ class DeferredChecks:
         if (self.found == NONE_WRONG).all():
             return
         found, self.found[...] = self.found.copy(), NONE_WRONG
-        for _, _, there in self.checks:
-            there.set(np.array(NONE_WRONG))
+        for _, _, on_gpu in self.checks:
+            on_gpu.set(np.array(NONE_WRONG))
         self.backend.stop_flag.fill(0)
         for (raise_for, line, _), lowest_and_highest in zip(self.checks, found):
             try:
@@ -41,11 +41,11 @@ class LineCheck(DeferredChecks):
         super().__init__(backend, [(raise_for, line, backend.from_numpy(np.array(NONE_WRONG)))])
         self._event = backend.event()
 
-    def checked(self, index, n, wraps, ignored):
-        """checked_indices(). What it finds is copied to the host, and nothing waits for the copy."""
-        stream, ((_, _, there),) = self.backend.current_stream(), self.checks
-        y = checked_indices(self.backend, index, n, wraps, ignored, there)
-        self.backend.download(self.found[0], there, stream)
+    def run(self, index, n, wraps, ignored):
+        """Return checked_copy() of the indices. The wrong ones are copied to the host, and nothing waits for that."""
+        stream, ((_, _, on_gpu),) = self.backend.current_stream(), self.checks
+        y = checked_copy(self.backend, index, n, wraps, ignored, on_gpu)
+        self.backend.download(self.found[0], on_gpu, stream)
         self._event.record(stream)
         self.backend.unread_checks[self] = None
         return y
@@ -60,9 +60,9 @@ class LineCheck(DeferredChecks):
             self._event.synchronize()
 
 
-def checked_indices(backend, index, n, wraps, ignored, found):
-    """A copy of an array of indices, with 0 in place of each that is neither in [0, n) nor `ignored`. The lowest and
-    the highest of those are recorded in the array `found`. wraps: indices below 0 count from n."""
+def checked_copy(backend, index, n, wraps, ignored, found):
+    """Return a copy of an array of indices, with 0 in place of each that is neither in [0, n) nor `ignored`. The lowest
+    and the highest of these wrong indices are written to the array `found`. wraps: indices below 0 count from n."""
     index = backend.operand(index, np.dtype(np.int64))
     y = backend.empty(index.shape, index.dtype)
     args = y, index, index.size, n, wraps, ignored is not None, ignored or 0, found, backend.stop_flag

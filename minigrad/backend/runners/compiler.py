@@ -29,7 +29,7 @@ LIMIT = 600  # seconds after which the compiler is stopped; a source usually tak
 
 
 class Source(NamedTuple):
-    """What one shared library is compiled from. label: begins the file's name, for people who look into the cache."""
+    """The source of one shared library. label: the begin of the file's name, for people who look into the cache."""
 
     text: str
     flags: tuple
@@ -37,8 +37,8 @@ class Source(NamedTuple):
 
 
 def folder():
-    """The path of the cache folder, which is made if it is missing: $MINIGRAD_CACHE, or minigrad/ in $XDG_CACHE_HOME or
-    ~/.cache.
+    """Return the path of the cache folder, and make it if it is missing: $MINIGRAD_CACHE, or minigrad/ in
+    $XDG_CACHE_HOME or ~/.cache.
 
     Raises CompilerError if it cannot be made, belongs to another user, or can be written to by others."""
     if os.name != "posix":
@@ -80,7 +80,8 @@ def find_compiler():
 
 @functools.cache
 def machine():
-    """What a compiled kernel depends on besides its source: the compiler, and the CPU that -march=native finds."""
+    """Everything besides its source that a compiled kernel depends on: the compiler, and the CPU that -march=native
+    finds. A part of its file's name."""
     files = [os.stat(path) for word in find_compiler() if (path := shutil.which(word))]
     compiler = [*find_compiler(), *((about.st_size, about.st_mtime_ns) for about in files)]
     try:
@@ -103,7 +104,7 @@ def load_all(sources, threads=1):
     paths = [Path(place, _name(source)) for source in sources]
     missing = {path: source for path, source in zip(paths, sources) if not path.exists()}
     if missing:
-        _say_once(place)
+        _announce(place)
         with ThreadPoolExecutor(threads) as pool:
 
             def build(source, path):
@@ -121,7 +122,7 @@ def load_all(sources, threads=1):
 
 
 @functools.cache
-def _say_once(place):
+def _announce(place):
     log.warning("minigrad: compiling kernels for this CPU, once (up to a minute); they are kept in %s", place)
 
 

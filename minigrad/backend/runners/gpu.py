@@ -16,11 +16,11 @@ import numpy as np
 from ...base.capturing import refuse_within, uncaptured, user_line
 from .. import devices
 from ..kernels import C_TYPES, entry_points, signature
-from ..launch import Launched
-from ..launch.launcher import SHARED, bytes_below, bytes_spanned
+from ..launch import KernelBackend
+from ..launch.launcher import DEFAULT_SHARED_BYTES, bytes_below, bytes_spanned
 from ..launch.rules import capturable
 from . import nvrtc
-from .checks import NONE_WRONG, LineCheck, checked_indices
+from .checks import NONE_WRONG, LineCheck, checked_copy
 
 PACKAGES = {  # {version of CUDA: the packages to install}
     12: "cupy-cuda12x nvidia-cuda-nvrtc-cu12 nvidia-cuda-runtime-cu12",
@@ -33,8 +33,8 @@ DRIVER_CALLS = "_start", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "
 
 
 def why_not():
-    """The message that says why device='cuda' cannot be used here: the first that is missing of CuPy, a driver, a GPU,
-    NVRTC and CUDA's headers. None if it can be used."""
+    """Return the message that says why device='cuda' cannot be used here, or None if it can be used. It names the first
+    thing that is missing: CuPy, a driver, a GPU, NVRTC or CUDA's headers."""
     if importlib.util.find_spec("cupy") is None:
         return f"device 'cuda' needs CuPy, which is not installed: {INSTALL}"
     try:
@@ -74,7 +74,7 @@ def first_line(error):
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-class Cuda(Launched):
+class Cuda(KernelBackend):
     """Every primitive, on the GPU that was current when this was made."""
 
     device = devices.device("cuda")
@@ -98,9 +98,9 @@ class Cuda(Launched):
         self.unread_checks: dict = {}  # GraphPrograms and LineChecks since the host last waited: a set in their order
         self._line_checks: dict = {}  # {(line, what it checks): LineCheck}
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forked)
+            os.register_at_fork(after_in_child=self._after_fork)
 
-    def _forked(self):
+    def _after_fork(self):
         """In a child of os.fork(), refuse everything that needs CUDA's driver, which does not work there."""
 
         def refuse(*args):
@@ -166,14 +166,16 @@ class Cuda(Launched):
     def _zeros(self, shape, dtype):
         return self._cupy.zeros(shape, dtype)
 
-    zeros = capturable("zeros", _zeros, Launched.zeros)  # a memset; a captured step launches a kernel instead
+    zeros = capturable("zeros", _zeros, KernelBackend.zeros)  # a memset; a captured step launches a kernel instead
 
     def from_numpy(self, x):
         """A copy on the GPU, through page-locked memory of CuPy's: it does not wait, and x may change at once."""
         return self._cupy.array(x.reshape(-1)).reshape(x.shape)  # flat, since CuPy fills 0-d arrays with its own kernel
 
     # A captured step uploads the numbers once, and copies them at each call.
-    arange = capturable("arange", Launched.arange, lambda self, *args: self.copy(Launched.arange(self, *args)))
+    arange = capturable(
+        "arange", KernelBackend.arange, lambda self, *args: self.copy(KernelBackend.arange(self, *args))
+    )
 
     def to_numpy(self, x):
         """A copy in the CPU's memory. This waits for everything that was queued before."""
@@ -199,18 +201,18 @@ class Cuda(Launched):
     def raise_index_errors(self):
         """Raise IndexError if work that the GPU has finished was given wrong indices."""
         for each in list(self.unread_checks):
-            self.unread_checks.pop(each, None)  # removed before it is asked: another thread's call may enter it again
+            self.unread_checks.pop(each, None)  # before it is read: another thread may add the same check meanwhile
             if each.is_done:
                 each.raise_index_errors()
             else:
                 self.unread_checks[each] = None
 
     def pointer(self, x):
-        return self.own(x).data.ptr
+        return self.require_this_gpu(x).data.ptr
 
-    def own(self, x):
-        """x, a CuPy array. Raises RuntimeError if it lies on another GPU, whose memory this one may not be able to
-        reach."""
+    def require_this_gpu(self, x):
+        """Return x, a CuPy array. Raises RuntimeError if it lies on another GPU, whose memory this one may not be able
+        to reach."""
         if x.data.device_id != self.gpu and x.size:
             raise RuntimeError(
                 f"got an array of GPU {x.data.device_id}, but device 'cuda' is GPU {self.gpu}, the current one when it "
@@ -222,12 +224,15 @@ class Cuda(Launched):
 
     def parameter_memory(self, shape, dtype):
         n, dtype = math.prod(shape), np.dtype(dtype)
-        host, there = (made(-(-n * dtype.itemsize // 8), np.uint64) for made in (np.zeros, self.array_type))
-        return tuple([words.view(dtype)[:n].reshape(shape) for words in (host, there)])
+        words = -(-n * dtype.itemsize // 8)  # buffers are copied to the GPU in words of 8 bytes
+        pair = np.zeros(words, np.uint64), self.array_type(words, np.uint64)
+        return tuple([each.view(dtype)[:n].reshape(shape) for each in pair])
 
-    def _checked(self, name, index, n, wraps, ignored, raise_for):
-        """A copy of an array of indices of an op `name`, with 0 in place of wrong ones. raise_for(wrong indices) raises
-        when the host next waits for the GPU. wraps and ignored: see checked_indices()."""
+    def _check_indices(self, name, index, n, wraps, ignored, raise_for):
+        """Return a copy of an array of indices of the op `name`, with 0 in place of wrong ones.
+
+        raise_for(wrong indices) raises IndexError when the host next waits for the GPU. wraps, ignored: see
+        checked_copy()."""
         line = user_line()
         key = line, name, n, wraps, ignored
         check = self._line_checks.get(key)
@@ -235,14 +240,14 @@ class Cuda(Launched):
             if len(self._line_checks) == MOST_LINE_CHECKS:
                 self._line_checks.clear()
             check = self._line_checks[key] = LineCheck(self, raise_for, line)
-        return check.checked(index, n, wraps, ignored)
+        return check.run(index, n, wraps, ignored)
 
-    def _checked_in_a_step(self, name, index, n, wraps, ignored, raise_for):
+    def _check_indices_in_a_step(self, name, index, n, wraps, ignored, raise_for):
         found = self.from_numpy(np.array(NONE_WRONG))
         self.defer_check((raise_for, user_line(), found))
-        return checked_indices(self, index, n, wraps, ignored, found)
+        return checked_copy(self, index, n, wraps, ignored, found)
 
-    checked = capturable("check", _checked, _checked_in_a_step)
+    check_indices = capturable("check", _check_indices, _check_indices_in_a_step)
 
     @functools.cached_property
     def stop_flag(self):
@@ -273,11 +278,11 @@ class Cuda(Launched):
         memory = self._cupy.cuda.UnownedMemory(x.ctypes.data, x.nbytes, x, self.gpu)
         return self.array_type(x.shape, x.dtype, memptr=self._cupy.cuda.MemoryPointer(memory, 0))
 
-    def download(self, host, there, stream):
+    def download(self, host, on_gpu, stream):
         """Queue a copy to an array of pinned(). It calls the runtime, since CuPy's own methods refuse this while a
         graph is made."""
         runtime = self._cupy.cuda.runtime
-        runtime.memcpyAsync(host.ctypes.data, there.data.ptr, there.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
+        runtime.memcpyAsync(host.ctypes.data, on_gpu.data.ptr, on_gpu.nbytes, runtime.memcpyDeviceToHost, stream.ptr)
 
     def graph(self, launches, downloads):
         """A CUDA graph of launches, and after them of downloads: (array of pinned(), array to copy to it) pairs."""
@@ -288,22 +293,23 @@ class Cuda(Launched):
             try:
                 for file, entry, dtype, *rest in launches:
                     self._kernels[file, entry, dtype](*rest)
-                for host, there in downloads:
-                    self.download(host, there, stream)
+                for host, on_gpu in downloads:
+                    self.download(host, on_gpu, stream)
             finally:
                 graph = stream.end_capture()
         return graph
 
     def refill(self, y, x):
-        """y[...] = x. The driver copies if both have the same strides and x is dense."""
-        if y.strides == x.strides and self._dense(x):
+        """Do y[...] = x: by a copy of the driver if both have the same strides and x is dense, otherwise by a
+        kernel."""
+        if y.strides == x.strides and self._is_dense(x):
             (y.data + bytes_below(y)).copy_from_device_async(x.data + bytes_below(x), x.nbytes)
         else:
             with uncaptured(after=False):  # the copy is not part of a captured step
                 self.copy_to(y, x)
 
-    def _dense(self, x):
-        """True if x has each element of the memory that it spans exactly once."""
+    def _is_dense(self, x):
+        """True if x is not empty, and its elements are all the elements of the memory that it spans, each once."""
         return x.size > 0 and bytes_spanned(x) == x.nbytes and self.is_writeable(x)
 
 
@@ -321,7 +327,8 @@ class Kernel:
     Arguments are arrays, None for a null pointer, numbers, and bytes for structs. Arrays of structs are packed."""
 
     def __init__(self, backend, functions, name, text):
-        """functions(): {name: RawKernel} of a file, once it is compiled."""
+        """functions: called to get {entry point: RawKernel} of a file; it waits until the file is compiled. name: the
+        entry point. text: the file's source."""
         self.backend, self.functions, self.name, self.text = backend, functions, name, text
         self.parameters, self.kinds, sizes = signature(name, text)
         converters: dict = {"*": self._pointer, **NUMBERS}
@@ -337,7 +344,7 @@ class Kernel:
     @functools.cached_property
     def shared_room(self):
         """Bytes of dynamic shared memory that a block may have; more must be asked for."""
-        return SHARED - self.raw.shared_size_bytes
+        return DEFAULT_SHARED_BYTES - self.raw.shared_size_bytes
 
     def __call__(self, grid, block, shared, args):
         try:
@@ -354,4 +361,4 @@ class Kernel:
             return None
         if not isinstance(x, self.backend.array_type):
             raise TypeError(f"needs an array of the GPU, got {type(x).__name__}")
-        return self.backend.own(x)
+        return self.backend.require_this_gpu(x)

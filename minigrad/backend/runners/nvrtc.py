@@ -22,7 +22,7 @@ def text(file, dtype, entry=None):
     return f"#include <cuda_fp16.h>\n{source(file, dtype, only=entry)}"
 
 
-def compiled(code, label, arch=None, options=(), log_stream=None):
+def compile_source(code, label, arch=None, options=(), log_stream=None):
     """Compiled CUDA C++ as bytes. Raises CompilerError with the message of NVRTC.
 
     Machine code for the compute capability `arch`, such as '90' (None: that of the GPU here). PTX if `arch` is newer
@@ -49,18 +49,18 @@ def binary(file, dtype, entry, arch):
         if path.exists():
             return path.read_bytes()
     except (CompilerError, OSError) as error:
-        _complain(str(error))
-        return compiled(code, label, arch)
-    made = compiled(code, label, arch)
+        _warn_once(str(error))
+        return compile_source(code, label, arch)
+    made = compile_source(code, label, arch)
     try:
         keep(path, made)
     except OSError as error:  # the disk is full, read-only or gone
-        _complain(str(error))
+        _warn_once(str(error))
     return made
 
 
 @functools.cache
-def _complain(why):
+def _warn_once(why):
     log.warning("minigrad: compiled GPU kernels cannot be kept: %s", why)
 
 

@@ -11,11 +11,11 @@ from ...launch.matmul import operands
 
 SOURCE = Path(__file__).parent / "gemm.cpp"
 PRODUCT = Struct(SOURCE, "Product")
-FEW = constant(SOURCE, "FEW")  # rows or columns that are computed as dot products
-WIDTH = 128  # bytes of a row of a panel, on a CPU whose vectors have 64 bytes
-BLOCK_WORTH = 1 << 17  # multiplications for which another block pays
-READ_COST = 8  # multiplications that take as long as reading a number
-MIN_TILE_ROWS = 64
+FEW = constant(SOURCE, "FEW")  # products with at most so many rows or columns are computed as dot products
+WIDTH = 128  # bytes of a row of a packed panel of b, on a CPU whose vectors have 64 bytes
+BLOCK_WORTH = 1 << 17  # multiplications that are worth another block
+READ_COST = 8  # reading a number takes as long as so many multiplications
+MIN_TILE_ROWS = 64  # each tile packs the columns of b again, which pays for so many rows
 
 
 class Gemm(Launcher):
@@ -25,7 +25,7 @@ class Gemm(Launcher):
 
     def _matmul(self, a, b, bias):
         """a @ b + bias. bias: (m,) or None."""
-        plan = blocking(a.shape, a.strides, b.shape, b.strides, a.itemsize, bias is None, self.threads)
+        plan = block_plan(a.shape, a.strides, b.shape, b.strides, a.itemsize, bias is None, self.threads)
         y = self.empty(plan.shape, a.dtype)
         if plan.blocks:
             # a.mT has the address of a, and the address of a compact array is found much faster.
@@ -35,7 +35,7 @@ class Gemm(Launcher):
         return y
 
 
-class Blocking(NamedTuple):
+class BlockPlan(NamedTuple):
     """How a product is divided among blocks."""
 
     shape: tuple  # y's
@@ -47,8 +47,8 @@ class Blocking(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def blocking(a_shape, a_strides, b_shape, b_strides, itemsize, has_no_bias, threads):
-    """The Blocking of a @ b. Strides are in bytes. has_no_bias: True if nothing is added."""
+def block_plan(a_shape, a_strides, b_shape, b_strides, itemsize, has_no_bias, threads):
+    """The BlockPlan of a @ b. Strides are in bytes. has_no_bias: True if nothing is added."""
     shape, n, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, itemsize)
     batches = math.prod(size for size, _, _ in dims)
     sizes, a_batch, b_batch = zip(*dims) if dims else ((), (), ())
@@ -57,12 +57,12 @@ def blocking(a_shape, a_strides, b_shape, b_strides, itemsize, has_no_bias, thre
     is_swapped = m < n and (dots or (m == 1 and has_no_bias))
     if is_swapped:
         n, m, a, b, a_batch, b_batch, y, bias = m, n, b, a, b_batch, a_batch, y[::-1], bias[::-1]
-    down, across, groups = cut(n, k, m, batches, WIDTH // itemsize, threads)
+    down, across, groups = divide_among_blocks(n, k, m, batches, WIDTH // itemsize, threads)
     numbers = PRODUCT(
         n=n, m=m, k=k, down=down, across=across, groups=groups, batches=batches, dots=dots, a=a, b=b, y=y, bias=bias,
         batch_dims=len(dims), batch=sizes, a_batch=a_batch, b_batch=b_batch,
     )  # fmt: skip
-    return Blocking(
+    return BlockPlan(
         shape=shape,
         blocks=down * across * groups if math.prod(shape) else 0,
         is_swapped=is_swapped,
@@ -77,8 +77,8 @@ def _is_transposed(shape, strides, itemsize):
     return strides[-1] != itemsize == strides[-2] and shape[-1] > 1
 
 
-def cut(n, k, m, batches, width, threads):
-    """(tiles down, tiles across, groups of batches), one block for each thread if there is enough work.
+def divide_among_blocks(n, k, m, batches, width, threads):
+    """Return (tiles down, tiles across, groups of batches): one block for each thread, if there is enough work.
 
     Rows are cut first, so that threads do not read the same parts of a. A tile packs all the columns of b that it
     needs, and so has MIN_TILE_ROWS rows or more."""

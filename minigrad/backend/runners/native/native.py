@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ....base.locks import loading
-from ...launch import Launched
+from ...launch import KernelBackend
 from ...launch.rules import MANY
 from ...launch.source import source
 from ..compiler import Source, load, load_all
@@ -29,7 +29,7 @@ if platform.machine() in ("x86_64", "AMD64"):
     FLAGS += ("-mprefer-vector-width=512",)
 POOL_FLAGS = ("-std=c++17", "-O2", "-pthread")
 MOST_THREADS = 1024
-SHARE = 1 << 14  # elements for which another core pays
+SHARE = 1 << 14  # elements that are worth another core
 TRAINING = "gemm", "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention"
 """The kernel files that training needs. They are compiled together, when the first of them is needed for a large array.
 A program with small arrays waits only for the files that it uses."""
@@ -58,7 +58,7 @@ def pool():
     return library
 
 
-class NativeKernels(Gemm, CpuAttention, Launched):
+class NativeKernels(Gemm, CpuAttention, KernelBackend):
     """Every primitive as a kernel, even where NumPy is faster. Raises CompilerError if there is no C++ compiler."""
 
     captures = True
@@ -104,7 +104,7 @@ class NativeKernels(Gemm, CpuAttention, Launched):
         return self._kernels[file, entry, dtype]
 
     def _together(self, file, dtype):
-        """The files that are compiled with this one."""
+        """The files that are compiled at the same time as this one, which is among them."""
         return [file]
 
     def replayer(self, launches):
@@ -126,9 +126,9 @@ class NativeKernels(Gemm, CpuAttention, Launched):
 
 
 class Native(NativeKernels):
-    """Each primitive by a kernel or by NumPy, as its rule says.
+    """The backend of device 'cpu': a kernel or NumPy computes each primitive, as its rule says.
 
-    any_size: use kernels for small arrays too."""
+    any_size: use kernels for small arrays too, for tests."""
 
     may_use_numpy = True
     warns = False  # kernels do not warn, and the rules silence NumPy
@@ -141,10 +141,13 @@ class Native(NativeKernels):
     def _together(self, file, dtype):
         return TRAINING if dtype in self.large and file in TRAINING else [file]
 
-    def kernel_pays(self, smallest, args):
-        """True if a kernel should compute a primitive of these arguments: the largest array of floats has `smallest`
-        elements or more, or an array is not compact. False if there are floats other than float32 and float64."""
-        largest, dtype = -1, None  # only arrays of floats count
+    def choose_kernel(self, smallest, args):
+        """Return True if a kernel is to compute a primitive of these arguments, False if NumPy is. Remember the dtype
+        of a large array in self.large.
+
+        A kernel computes if the largest array of floats has `smallest` elements or more, or if there is one and some
+        array is not compact. NumPy computes where there are floats other than float32 and float64, or none."""
+        largest, dtype = -1, None  # the arrays of floats alone decide
         compact = True
         for x in args:
             if type(x) is np.ndarray:
