@@ -53,7 +53,7 @@ else:  # to mypy a module with __getattr__ would have every name
         "set_float32_matmul_precision": ".cuda",
         "capture": ".replay.captured", "load": ".training.checkpoint", "save": ".training.checkpoint",
     }  # fmt: skip
-    __getattr__, __dir__ = _missing.attributes(__name__, _LATER), lambda: [*__all__, *_LATER, *_DTYPES]
+    __getattr__, __dir__ = _missing.module_getattr(__name__, _LATER), lambda: [*__all__, *_LATER, *_DTYPES]
     __all__ += ops.__all__  # mypy takes those of a star
     autograd.later("grad", "minigrad.tensor")  # PyTorch has them in autograd
     autograd.later("gradcheck", "minigrad.gradcheck")

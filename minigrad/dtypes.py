@@ -1,6 +1,6 @@
 """Dtypes, which are NumPy's, and their promotion, which is PyTorch's: bool < integer < float, whatever the width.
 
-Of a Python number only the kind counts: float32 * 2.0 is float32, and int64 * 2.0 is float32.
+A Python number does not widen a dtype of its kind: float32 * 2.0 is float32, and int64 * 2.0 is float32.
 """
 
 import functools

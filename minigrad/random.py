@@ -58,23 +58,23 @@ class Generator:
             offset, self.offset = self.offset, self.offset + -(-n // 4)
         return Draw(self.seed, offset, lambda: self.reserve(n))
 
-    # `on` is the backend that computes the numbers; they come as its array.
+    # A backend computes the numbers, which are an array of its own.
 
-    def words(self, n: int, on: Any = reference) -> Any:
+    def words(self, n: int, backend: Any = reference) -> Any:
         """Return the next n words: (n,), uint32."""
-        return on.random_words(self.reserve(n), n)
+        return backend.random_words(self.reserve(n), n)
 
-    def uniform(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, on: Any = reference) -> Any:
+    def uniform(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, backend: Any = reference) -> Any:
         """Return numbers in [0, 1) as an array of a shape and float dtype, with 53 random bits in float64, 24 in
         float32 and 11 in float16."""
         n, dtype = math.prod(shape), np.dtype(dtype)
-        return on.random_uniform(self.reserve(2 * n if dtype == np.float64 else n), shape, dtype)
+        return backend.random_uniform(self.reserve(2 * n if dtype == np.float64 else n), shape, dtype)
 
-    def normal(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, on: Any = reference) -> Any:
+    def normal(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, backend: Any = reference) -> Any:
         """Return standard normal numbers as an array of a shape and float dtype, by Box and Muller's transform in
         float64."""
         pairs = -(-math.prod(shape) // 2)
-        return on.random_normal(self.reserve(4 * pairs), shape, np.dtype(dtype))
+        return backend.random_normal(self.reserve(4 * pairs), shape, np.dtype(dtype))
 
     # The rest is for batches and samples, and is computed on the host.
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minigrad import backend
-from minigrad.backend.launch import Launched
+from minigrad.backend.launch import KernelBackend
 from minigrad.backend.launch.source import source
 from minigrad.backend.runners.native import Native
 
@@ -21,7 +21,7 @@ def backend_of(name):
     return backend.get("cuda")
 
 
-class NoGpu(Launched):
+class NoGpu(KernelBackend):
     """What a GPU would be asked to launch: each launch is checked, and nothing is computed. Arrays are NumPy's, of
     zeros."""
 

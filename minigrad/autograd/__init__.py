@@ -21,15 +21,15 @@ from .modes import (
     watch,
 )  # fmt: skip
 from .op import FormulaOp, Op
-from .registry import Declaration, composite, declared, registry
+from .registry import Declaration, composite, declaration_of, registry
 from .walk import backward, reachable, vjp
-from ..base.missing import attributes
+from ..base.missing import module_getattr
 
 __all__ = [
     "AnomalyError", "case", "GraphError", "Handle", "Node", "Storage", "Value",
     "detect_anomaly", "enable_grad", "inference_mode", "is_grad_enabled", "mode", "no_grad",
-    "set_grad_enabled", "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declared", "registry",
-    "backward", "reachable", "vjp",
+    "set_grad_enabled", "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declaration_of",
+    "registry", "backward", "reachable", "vjp",
 ]  # fmt: skip
 
 if TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
     gradcheck: Any
 else:
     _later: dict = {}
-    __getattr__ = attributes(__name__, _later)
+    __getattr__ = module_getattr(__name__, _later)
 
     def later(name, module):
         """Make this package offer a name of a higher module, which is imported at its first use."""

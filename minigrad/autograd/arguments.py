@@ -1,4 +1,4 @@
-"""What public functions do with wrong arguments: `checked` functions raise errors that name function and argument."""
+"""Wrong arguments: functions under `check_arguments` raise errors that name the function and the argument."""
 
 import functools
 import inspect
@@ -15,11 +15,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _NAMES_OF_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
 _KINDS = {bool: "True or False", int: "an int", float: "a number"}
-_NEVER = 1 << 30  # the position of an argument that can only be a keyword
+_KEYWORD_ONLY = 1 << 30  # stands for the position of an argument that can only be given by name
 
 
 def kind_of(x: Any) -> str:
-    """Return what an error says that it got: "a NumPy array of int64", "a Tensor of float32", "a list", "None"."""
+    """Return the kind of x in words, for errors: "a NumPy array of int64", "a Tensor of float32", "a list", "None"."""
     if isinstance(x, Value):
         return f"a Tensor of {x.dtype}"
     if isinstance(x, np.ndarray):
@@ -28,14 +28,14 @@ def kind_of(x: Any) -> str:
     return "None" if x is None else f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
-def no_tensor(function: str, argument: str, x: Any, wanted: str = "a Tensor") -> TypeError:
-    """The error for an argument that must be a Tensor and is none. It says what to write instead."""
+def not_a_tensor_error(function: str, argument: str, x: Any, wanted: str = "a Tensor") -> TypeError:
+    """Return the error for an argument that must be a Tensor and is none. It says what to write instead."""
     is_data = isinstance(x, (np.ndarray, np.generic, list, tuple, int, float))
     instead = f": write mg.tensor({argument})" if is_data and argument.isidentifier() else ""
     return TypeError(f"{function}: {argument} must be {wanted}, got {kind_of(x)}{instead}")
 
 
-def checked(function: F) -> F:
+def check_arguments(function: F) -> F:
     """Decorate a public function: its arguments that are annotated as a bool, an int or a float must be one.
 
     NumPy's scalars, and Tensors without dims, are converted. Anything else raises TypeError, which names the function
@@ -44,26 +44,26 @@ def checked(function: F) -> F:
     should have been a Tensor."""
     parameters = inspect.signature(function).parameters
     tensors = [p for p in parameters.values() if _is_tensor(p.annotation)]
-    looked_at, after_star = [], False  # (position, name, kind, types that need no look) of each
+    to_check, after_star = [], False  # (position, name, kind, types that need no conversion) of each
     for i, p in enumerate(parameters.values()):
         after_star = after_star or p.kind is p.VAR_POSITIONAL
         for kind in _KINDS:
             if p.annotation in (kind, kind | None) and not p.name.startswith("dim"):
                 exact = {kind, int if kind is float else kind, kind if p.annotation is kind else type(None)}
-                looked_at.append((_NEVER if after_star else i, p.name, kind, exact))
-    first = min((position for position, *_ in looked_at), default=_NEVER)
+                to_check.append((_KEYWORD_ONLY if after_star else i, p.name, kind, exact))
+    first = min((position for position, *_ in to_check), default=_KEYWORD_ONLY)
     renamed = [(theirs, ours) for theirs, ours in _NAMES_OF_NUMPY.items() if ours in parameters]
 
-    def converted(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def convert(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         for theirs, ours in renamed:
             if theirs in kwargs:
                 if ours in kwargs:
                     raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
                 kwargs[ours] = kwargs.pop(theirs)
-        for i, name, kind, exact in looked_at:
+        for i, name, kind, exact in to_check:
             x = args[i] if i < len(args) else kwargs.get(name, kind)  # kind stands for "not given"
             if type(x) not in exact and x is not kind:
-                x = _converted(f"{function.__name__}: {name}", kind, x)
+                x = _to_number(f"{function.__name__}: {name}", kind, x)
                 if i < len(args):
                     args = (*args[:i], x, *args[i + 1 :])
                 else:
@@ -73,16 +73,16 @@ def checked(function: F) -> F:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         try:
-            if not kwargs and len(args) <= first:  # the usual call
+            if not kwargs and len(args) <= first:  # the usual call: nothing to check
                 return function(*args)
-            args, kwargs = converted(args, kwargs)
+            args, kwargs = convert(args, kwargs)
             return function(*args, **kwargs)
         except AttributeError:
             given = dict(zip(parameters, args)) | kwargs
             for p in tensors:
                 x = given.get(p.name, p.default)
                 if x is not p.default and not isinstance(x, Value):
-                    raise no_tensor(function.__name__, p.name, x) from None
+                    raise not_a_tensor_error(function.__name__, p.name, x) from None
             raise
 
     return wrapper  # type: ignore[return-value]
@@ -94,8 +94,9 @@ def _is_tensor(annotation: Any) -> bool:
     return any(isinstance(kind, TypeVar) or (isinstance(kind, type) and issubclass(kind, Value)) for kind in kinds)
 
 
-def _converted(what: str, kind: type, x: Any) -> Any:
-    """x as a Python number of that kind. Raises TypeError, which begins with `what`, for anything but a number."""
+def _to_number(what: str, kind: type, x: Any) -> Any:
+    """Return x as a Python number of that kind. Raises TypeError, whose message begins with `what`, for anything but a
+    number."""
     number = x.item() if getattr(x, "ndim", 1) == 0 else x  # NumPy's scalars and Tensors without dims
     if kind is float and isinstance(number, (int, float)):
         return number

@@ -4,12 +4,12 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .arguments import F, checked
+from .arguments import F, check_arguments
 from .cases import Case
 
 
 class Declaration:
-    """What the gradient check knows of an op or composite.
+    """An op or a composite, as the gradient check knows it.
 
     source: its class or function. call: what is called with the inputs of a case."""
 
@@ -42,11 +42,11 @@ def register(declaration: Declaration) -> None:
     registry[declaration.name] = declaration
 
 
-def declared(source: Any) -> Declaration:
+def declaration_of(source: Any) -> Declaration:
     """Return the declaration of an op or composite, given its name, class or function. Raises ValueError if there is
     none."""
     found = registry.get(source) if isinstance(source, str) else None
-    unwrapped = inspect.unwrap(source) if callable(source) else source  # without the wrapper of `checked`
+    unwrapped = inspect.unwrap(source) if callable(source) else source  # without the wrapper of `check_arguments`
     found = found or next((d for d in registry.values() if d.source is unwrapped), None)
     if found is None:
         raise ValueError(f"no op called {getattr(source, '__name__', source)!r} is declared")
@@ -56,10 +56,11 @@ def declared(source: Any) -> Declaration:
 def composite(*cases: Case) -> Callable[[F], F]:
     """Decorate a public function built from ops, so that it is checked like an op: @composite(case(…), …).
 
-    Its arguments are checked as `checked` does: those annotated as bool, int or float, and NumPy's axis= means dim=."""
+    Its arguments are checked as `check_arguments` does: those annotated as bool, int or float, and NumPy's axis= means
+    dim=."""
 
     def declare(function: F) -> F:
         register(Declaration(function.__name__, function, function, list(cases)))
-        return checked(function)
+        return check_arguments(function)
 
     return declare

@@ -80,7 +80,7 @@ def file_to_write(file, option, example, *suffixes):
 
 
 @contextlib.contextmanager
-def refusing(*errors):
+def as_command_errors(*errors):
     """Within the with-block, errors of these types become CommandErrors: the call in it checks the user's options."""
     try:
         yield
@@ -88,7 +88,7 @@ def refusing(*errors):
         raise CommandError(error) from None
 
 
-def typed(*words):
+def command_line(*words):
     """Return the command line that runs `minigrad` with these words, in the way in which this program was started."""
     program = [sys.argv[0]]
     if Path(sys.argv[0]).stem != "minigrad":
@@ -116,7 +116,7 @@ def one_line(name):
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         sys.exit(141)
     except EXPECTED as error:
-        line = in_words(error) if isinstance(error, OSError) else str(error) or "not enough memory"
+        line = describe_os_error(error) if isinstance(error, OSError) else str(error) or "not enough memory"
         status = getattr(error, "status", 2)
     else:
         return
@@ -125,6 +125,6 @@ def one_line(name):
     sys.exit(status)
 
 
-def in_words(error):
+def describe_os_error(error):
     """An OSError in words, with the name of its file."""
     return ": ".join(str(part) for part in (error.filename, error.strerror or error) if part is not None)

@@ -25,7 +25,7 @@ def busy(words: str = "") -> Iterator[Callable[[str], None]]:
 
 
 def duration(seconds: float) -> str:
-    """A time to wait, roughly and in words: "40 s", "9 min" or "5 h"."""
+    """Return a time to wait in words, rounded: "40 s", "9 min" or "5 h"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.0f} h"

@@ -8,6 +8,7 @@ import time
 
 
 def _number(names, otherwise):
+    """The number in the first of these environment variables that holds one; else `otherwise`."""
     return next((int(os.environ[name]) for name in names.split() if os.environ.get(name, "").isdecimal()), otherwise)
 
 
@@ -15,10 +16,10 @@ rank, size = _number("PMI_RANK OMPI_COMM_WORLD_RANK", 0), _number("PMI_SIZE OMPI
 
 if size > 1:
     _local = _number("MPI_LOCALRANKID OMPI_COMM_WORLD_LOCAL_RANK", 0)
-    _here = _number("MPI_LOCALNRANKS OMPI_COMM_WORLD_LOCAL_SIZE", size)
+    _on_machine = _number("MPI_LOCALNRANKS OMPI_COMM_WORLD_LOCAL_SIZE", size)
     _cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for _name in "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS":
-        os.environ.setdefault(_name, str(max(1, _cores // _here)))
+        os.environ.setdefault(_name, str(max(1, _cores // _on_machine)))
     _gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     os.environ["CUDA_VISIBLE_DEVICES"] = _gpus[_local % len(_gpus)] or str(_local)
 

@@ -29,7 +29,7 @@ def main(argv=()):
     args = parser.parse_args(argv)
     model, vocab, _ = runs.load_char_model(args.checkpoint, args.device)
     choice = args.temperature, args.top_k, args.top_p
-    with cli.refusing(FloatingPointError):
+    with cli.as_command_errors(FloatingPointError):
         write(model, vocab, args.prompt, args.tokens, args.device, args.seed, *choice)
     return 0
 

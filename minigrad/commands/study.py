@@ -31,7 +31,7 @@ def report(args):
     """Trace the loss on the text, write the report, and print its table."""
     text = _read(args, sequences=4)
     cli.file_to_write(args.out, "--out", "heads.html", ".html", ".htm")
-    with cli.refusing(ValueError), cli.busy() as say:  # heads that do not exist; a file larger than --limit
+    with cli.as_command_errors(ValueError), cli.busy() as say:  # heads that do not exist; a file larger than --limit
         say("tracing")
         with study.trace_heads(text.model, layers=args.layers, heads=args.heads) as trace:
             text.loss(text.model, *text.batch).backward()
@@ -75,7 +75,7 @@ def importance(args):
 def scores(args):
     """Print what kind of head each one is."""
     model, _, _ = runs.load_char_model(args.checkpoint, args.device)
-    with cli.refusing(ValueError), cli.busy(f"reading {args.sequences} random texts of each period"):
+    with cli.as_command_errors(ValueError), cli.busy(f"reading {args.sequences} random texts of each period"):
         print(study.head_scores(model, periods=args.periods, n=args.sequences, seed=args.seed))
     return 0
 

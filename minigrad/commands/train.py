@@ -56,7 +56,7 @@ def main(argv=()):
 
 def again(device, *words):
     """Return the command line for another command on the same device."""
-    return cli.typed(*words, *([] if device == "cpu" else ["--device", device]))
+    return cli.command_line(*words, *([] if device == "cpu" else ["--device", device]))
 
 
 def finish(run, out):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import declared
+from ..autograd import declaration_of
 from ..base.tables import columns
 from ..random import default_generator
 from ..tensor import tensor
@@ -49,7 +49,7 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
 
     options go to gradcheck. By default the first case gets all probes, the others all but those that look at other
     points; and strict is True for ops of minigrad."""
-    declaration = declared(op)
+    declaration = declaration_of(op)
     name = declaration.name
     if not declaration.cases:
         raise ValueError(f"op {name} declares no cases to check it on")

@@ -16,7 +16,7 @@ from .gpt.model import GPT, MLP, Block
 from .layers import Dropout, Embedding, Identity, LayerNorm, Linear, RMSNorm
 from .losses import BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss
 from .module import Module, Parameter
-from ..base.missing import attributes
+from ..base.missing import module_getattr
 
 __all__ = [
     "BCEWithLogitsLoss", "Block", "CrossEntropyLoss", "Dropout", "Embedding", "GELU", "GPT", "GPTConfig", "Identity",
@@ -26,6 +26,6 @@ __all__ = [
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = attributes(__name__)
+    __getattr__ = module_getattr(__name__)
     for _module in functional, init, utils:
-        _module.__getattr__ = attributes(_module.__name__)
+        _module.__getattr__ = module_getattr(_module.__name__)

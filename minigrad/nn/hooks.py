@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd import Handle
-from ..base.missing import Lacking
+from ..base.missing import MissingAttribute
 
 
 class Hooked:
@@ -12,7 +12,7 @@ class Hooked:
 
     _forward_hooks: dict = {}
     _forward_pre_hooks: dict = {}
-    register_full_backward_hook = Lacking("a Module", "register_full_backward_hook")
+    register_full_backward_hook = MissingAttribute("a Module", "register_full_backward_hook")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The Module's forward."""

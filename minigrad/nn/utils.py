@@ -42,12 +42,12 @@ def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, erro
             grads.append(p.grad)
     if not grads:
         return zeros((), dtype=float64)
-    on = grads[0].storage.backend
+    backend = grads[0].storage.backend
     with no_grad():
-        norm = from_backend(on.global_norm([g.array for g in grads]), on)
+        norm = from_backend(backend.global_norm([g.array for g in grads]), backend)
         if error_if_nonfinite and not math.isfinite(norm.item()):
             raise ArithmeticError(f"the norm of the gradients is {norm.item()}")
-        on.clip_([g.array for g in grads], norm.array, float(max_norm))
+        backend.clip_([g.array for g in grads], norm.array, float(max_norm))
         for g in grads:
             g.storage.changed()
     return norm

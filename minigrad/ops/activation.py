@@ -3,10 +3,10 @@
 import math
 
 from ..autograd import FormulaOp, Op, Value, composite
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
 from ..autograd.cases import apart, case, uniform
 from ..typing import T
-from .args import floating, refuse_bools, require_tensor
+from .args import refuse_bools, require_tensor, to_float
 from .elementwise import log1p, of_input, of_output, unary
 from .select import where
 
@@ -81,7 +81,7 @@ class GeluBackward(FormulaOp):
         return dy * (cdf + x * (-0.5 * x * x).exp() * (1 / math.sqrt(2 * math.pi)))
 
 
-@checked
+@check_arguments
 def gelu(input: T, approximate: str = "none") -> T:
     """Return x Φ(x), the Gaussian error linear unit. approximate: 'none', which uses erf, or 'tanh'.
 
@@ -90,7 +90,7 @@ def gelu(input: T, approximate: str = "none") -> T:
     Source: Hendrycks and Gimpel 2016."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"gelu: approximate must be 'none' or 'tanh', got {approximate!r}")
-    return Gelu.apply(floating(input), approximate=approximate)
+    return Gelu.apply(to_float(input), approximate=approximate)
 
 
 tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)

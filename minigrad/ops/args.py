@@ -1,4 +1,4 @@
-"""What public functions do with their arguments before an op runs: Tensors, dims and shapes are checked and converted.
+"""Checks and conversions of arguments, before an op runs: Tensors, dims and shapes.
 
 autograd/arguments.py does the same for flags and numbers. Derivatives skip all this where they can."""
 
@@ -11,21 +11,21 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import Value
-from ..autograd.arguments import kind_of, no_tensor
+from ..autograd.arguments import kind_of, not_a_tensor_error
 from ..typing import F
 
 SEVERAL = tuple, list, range, np.ndarray  # types of sequences of sizes or dims
 
 
 def returns_functions_like(signature: F) -> Callable[[Any], Callable[..., F]]:
-    """Decorate a function that makes public functions: tells type checkers the signature of what it makes."""
+    """Decorate a function that makes public functions: type checkers see these functions with the given signature."""
     return lambda maker: maker
 
 
 def require_tensor(name, x, argument="input"):
     """Return x. Raises TypeError, which names the function and its argument, unless x is a Tensor."""
     if not isinstance(x, Value):
-        raise no_tensor(name, argument, x)
+        raise not_a_tensor_error(name, argument, x)
     return x
 
 
@@ -36,13 +36,13 @@ def require_kind(name, argument, x, kind):
     """Raise TypeError unless x is a Tensor whose dtype.kind is in `kind`: "b", or "iu"."""
     wanted, cast = _KINDS[kind]
     if not isinstance(x, Value):
-        raise no_tensor(name, argument, x, wanted)
+        raise not_a_tensor_error(name, argument, x, wanted)
     if x.dtype.kind not in kind:
         raise TypeError(f"{name}: {argument} must be {wanted}, got {kind_of(x)}; {argument}{cast} casts")
 
 
-def floating(x):
-    """Return x, or x as float32 if it holds integers or bools. Functions such as exp compute on that."""
+def to_float(x):
+    """Return x, or a cast of it to float32 if it holds integers or bools."""
     return x if x.dtype.kind == "f" else x.to(dtypes.DEFAULT_FLOAT)
 
 
@@ -61,7 +61,7 @@ def refuse_bools(name, dtype):
         raise TypeError(f"{name} is not defined for bools; convert one with .long()")
 
 
-def promoted(name, *operands):
+def promote(name, *operands):
     """Return the operands in one dtype, of which at least one must be a Tensor.
 
     Tensors are cast, arrays become Tensors without a gradient, and Python's and NumPy's scalars stay numbers that do
@@ -89,7 +89,7 @@ def promoted(name, *operands):
         if not isinstance(x, Value):
             dtype = dtypes.promote_number(dtype, x)
     if dtype.kind in "iu":
-        xs = [x if isinstance(x, Value) else fitting(name, x, dtype) for x in xs]
+        xs = [x if isinstance(x, Value) else fit_number(name, x, dtype) for x in xs]
     xs = [x.to(device) if isinstance(x, Value) and x.ndim == 0 and x.device != device else x for x in xs]
     return [x.to(dtype) if isinstance(x, Value) and x.dtype != dtype else x for x in xs]
 
@@ -97,10 +97,11 @@ def promoted(name, *operands):
 _ANY_NUMBER = {"div", "eq", "ne", "lt", "le", "gt", "ge"}  # functions whose number may lie outside the tensor's dtype
 
 
-def fitting(name, number, dtype):
-    """Return a number as an operation with an integer dtype takes it.
+def fit_number(name, number, dtype):
+    """Return a Python number for an operation with Tensors of an integer dtype.
 
-    add, sub and mul wrap it, as they wrap their results. Raises OverflowError if another function would have to."""
+    add, sub and mul wrap it into the dtype, as they wrap their results. Comparisons and div take any number. Raises
+    OverflowError for a number outside of the dtype in any other function."""
     if name in _ANY_NUMBER or isinstance(number, bool):
         return number
     if name in ("add", "sub", "mul"):
@@ -110,7 +111,8 @@ def fitting(name, number, dtype):
 
 
 def _operand(name, first, x):
-    """Return x, which is no Tensor, as a Python number or as a Tensor beside `first`."""
+    """Return x, which is no Tensor, as a Python number, or as a Tensor on the device of `first`. Raises TypeError for
+    anything but numbers and arrays."""
     if isinstance(x, (bool, int, float)):
         return float(x) if isinstance(x, float) else x  # np.float64 is a float, and would not be weak
     if isinstance(x, np.floating):

@@ -7,14 +7,14 @@ from typing import overload
 import numpy as np
 
 from ..autograd import FormulaOp, Op, Value, composite
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
 from ..autograd.cases import Fixed, case
 from ..backend.numpy.random import dropout_numbers
 from ..random import default_generator
 from ..typing import T
 from .args import require_float
-from .dropout import checked_probability, dropout
-from .movement import expanded
+from .dropout import check_probability, dropout
+from .movement import expand_if_needed
 
 __all__ = ["attention_pattern", "merge_heads", "scaled_dot_product_attention", "split_heads"]
 
@@ -44,7 +44,7 @@ def split_heads(input: T, heads: int, /) -> T: ...
 def split_heads(input: T, *heads: int) -> tuple[T, ...]: ...
 
 
-@checked
+@check_arguments
 def split_heads(input: T, *heads: int) -> T | tuple[T, ...]:
     """Return x (B, T, n·d) as n heads, a view (B, n, T, d): x.reshape(B, T, n, d).transpose(1, 2). Any dtype.
 
@@ -72,7 +72,7 @@ class MergeHeads(Op):
         return SplitHeads.apply(dy, heads=self.heads, d=self.d)
 
 
-@checked
+@check_arguments
 def merge_heads(input: T) -> T:
     """Return heads (B, n, T, d) side by side, (B, T, n·d): x.transpose(1, 2).reshape(B, T, n·d). Any dtype.
 
@@ -113,7 +113,7 @@ class AttentionPatternBackward(FormulaOp):
         return pattern * (dy - (dy * pattern).sum(-1, keepdim=True)) * scale
 
 
-@checked
+@check_arguments
 def attention_pattern(qk: T, mask: T | None = None, is_causal: bool = False, scale: float = 1.0) -> T:
     """Return softmax(scale · qk + mask) over the last dim of qk (…, T, S): how much each query reads of each key.
 
@@ -123,7 +123,7 @@ def attention_pattern(qk: T, mask: T | None = None, is_causal: bool = False, sca
     require_float("attention_pattern", qk)
     if mask is not None:
         try:
-            expanded(mask, qk.shape)
+            expand_if_needed(mask, qk.shape)
         except ValueError:
             raise ValueError(f"attention: mask {mask.shape} does not broadcast to scores {qk.shape}") from None
         if mask.dtype == qk.dtype:
@@ -232,7 +232,7 @@ def _batches(query, key, value, enable_gqa):
     return batch + query[-n:-2], batch + key[-n:-2]
 
 
-def _as_heads(query, key, value, enable_gqa):
+def _to_heads(query, key, value, enable_gqa):
     """Return query, key and value as (B, heads, positions, size), and the batch dims of the result.
 
     Raises ValueError, which names all three shapes, if they do not fit each other."""
@@ -249,7 +249,7 @@ def _as_heads(query, key, value, enable_gqa):
 
 def _four_dims(x, batch):
     """Return x (…, n, m) with its first dims broadcast to `batch`, then reshaped to two: (B, heads, n, m)."""
-    x = expanded(x, (*batch, *x.shape[-2:]))
+    x = expand_if_needed(x, (*batch, *x.shape[-2:]))
     return x if len(batch) == 2 else x.reshape(math.prod(batch[:-1]), *(batch[-1:] or (1,)), *x.shape[-2:])
 
 
@@ -258,7 +258,7 @@ def _mask_of_heads(mask, batch, T, S, dtype):
     if mask.dtype.kind != "b" and mask.dtype != dtype:
         raise TypeError(f"attention: mask must be bool or {dtype} like q, k and v, got {mask.dtype}")
     try:
-        return _four_dims(expanded(mask, (*batch, T, S)), batch)
+        return _four_dims(expand_if_needed(mask, (*batch, T, S)), batch)
     except ValueError:
         raise ValueError(f"attention: mask {mask.shape} does not broadcast to scores {(*batch, T, S)}") from None
 
@@ -286,7 +286,7 @@ def scaled_dot_product_attention(
     require_float("scaled_dot_product_attention", query, key, value)
     if not query.dtype == key.dtype == value.dtype:
         raise TypeError(f"attention: query is {query.dtype}, key {key.dtype}, value {value.dtype}; use .to()")
-    q, k, v, batch = _as_heads(query, key, value, enable_gqa)
+    q, k, v, batch = _to_heads(query, key, value, enable_gqa)
     scale = float((q.shape[-1] or 1) ** -0.5 if scale is None else scale)
     mask = None if attn_mask is None else _mask_of_heads(attn_mask, batch, q.shape[-2], k.shape[-2], query.dtype)
     fits = q.storage.backend.attention_fits(q.dtype, max(q.shape[-1], v.shape[-1]), bool(dropout_p))
@@ -299,6 +299,6 @@ def scaled_dot_product_attention(
         dropped = {}
         if dropout_p:
             draw = default_generator.reserve(math.prod(q.shape[:3]) * k.shape[2])
-            dropped = dict(dropout_p=checked_probability(dropout_p), draw=draw)
+            dropped = dict(dropout_p=check_probability(dropout_p), draw=draw)
         z = Attention.apply(q, k, v, *masks, scale=scale, is_causal=bool(is_causal), **dropped)
     return z if len(batch) == 2 else z.reshape(*batch, *z.shape[-2:])

@@ -1,4 +1,4 @@
-"""The derivative that an op's docstring states, as text in which values have the letters of attention."""
+"""The derivatives that the docstrings of ops state, as text for reports; values of attention have its letters."""
 
 import inspect
 import re

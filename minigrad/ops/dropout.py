@@ -1,7 +1,7 @@
 """Dropout."""
 
 from ..autograd import Op, Value
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
 from ..autograd.cases import case
 from ..random import Generator, default_generator
 from ..typing import T
@@ -27,14 +27,14 @@ class Dropout(Op):
         return dy * mask
 
 
-def checked_probability(p):
+def check_probability(p):
     """Return p. Raises ValueError unless it lies in [0, 1]."""
     if not 0 <= p <= 1:
         raise ValueError(f"dropout: p must lie in [0, 1], got {p}")
     return p
 
 
-@checked
+@check_arguments
 def dropout(input: T, p: float = 0.5, training: bool = True, *, generator: Generator | None = None) -> T:
     """Return input with each element 0 with probability p, else divided by 1 - p; input itself if not training or p =
     0.
@@ -42,7 +42,7 @@ def dropout(input: T, p: float = 0.5, training: bool = True, *, generator: Gener
     Of any shape and float dtype. Draws from `generator`, by default the one that manual_seed seeds. Raises TypeError
     for other dtypes, and ValueError unless p lies in [0, 1]. Source: Srivastava et al. 2014."""
     require_float("dropout", input)
-    checked_probability(p)
+    check_probability(p)
     if not training or p == 0:
         return input
     return Dropout.apply(input, p=p, draw=(generator or default_generator).reserve(input.numel()))

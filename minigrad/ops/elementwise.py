@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd import Op, Value, composite
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
 from ..autograd.cases import apart, case, integers, positive, uniform
 from ..backend import reference
 from ..typing import Operand, T
-from .args import check_broadcast, floating, promoted, refuse_bools, require_tensor, returns_functions_like
+from .args import check_broadcast, promote, refuse_bools, require_tensor, returns_functions_like, to_float
 
 __all__ = [
     "abs", "absolute", "add", "cos", "div", "erf", "erfc", "exp", "floor", "floor_divide", "log", "log1p", "mul", "neg",
@@ -23,7 +23,9 @@ def forward_by(name):
 
 
 def of_input(primitive: str, gradient: Callable[[Value, Value], Value]) -> tuple[Any, Any]:
-    """Return forward and backward of y = f(x), computed by the primitive of that name, with dx = gradient(dy, x)."""
+    """Return (forward, backward) of y = f(x) for an op whose derivative is written in x: dx = gradient(dy, x).
+
+    primitive: the name of the primitive that computes f."""
 
     def forward(self, x):
         self.save_inputs(x)
@@ -33,7 +35,9 @@ def of_input(primitive: str, gradient: Callable[[Value, Value], Value]) -> tuple
 
 
 def of_output(primitive: str, gradient: Callable[[Value, Value], Value]) -> tuple[Any, Any]:
-    """Return forward and backward of y = f(x), computed by the primitive of that name, with dx = gradient(dy, y)."""
+    """Return (forward, backward) of y = f(x) for an op whose derivative is written in y: dx = gradient(dy, y).
+
+    primitive: the name of the primitive that computes f."""
 
     def forward(self, x):
         return self.save_output(getattr(self.backend, primitive)(x))
@@ -41,36 +45,38 @@ def of_output(primitive: str, gradient: Callable[[Value, Value], Value]) -> tupl
     return forward, lambda self, dy: gradient(dy, self.saved_output())
 
 
-def _of_one(input: T) -> T:
+def _unary_signature(input: T) -> T:
     return input
 
 
-def _of_two(input: T, other: Operand) -> T:
+def _binary_signature(input: T, other: Operand) -> T:
     return input
 
 
-@returns_functions_like(_of_one)
-def unary(op, about="", prepared=floating):
-    """Return the public function of an op on one Tensor. `prepared` casts it: by default, integers to float32."""
+@returns_functions_like(_unary_signature)
+def unary(op, about="", convert=to_float):
+    """Return the public function of an op on one Tensor.
+
+    about: the end of its docstring. convert: called with the Tensor first; by default it casts integers to float32."""
 
     def function(input: T) -> T:
         try:
-            return op.apply(prepared(input))
+            return op.apply(convert(input))
         except AttributeError:
             require_tensor(op.name, input)  # raises if that is why
             raise
 
     about = about or "Elementwise: of x's shape and float dtype, or float32 of integers and bools."
-    return published(function, op, about)
+    return with_docs_of(op, function, about)
 
 
-@returns_functions_like(_of_two)
+@returns_functions_like(_binary_signature)
 def binary(op):
     """Return the public function of an op on two Tensors, or a Tensor and a number. They are promoted and broadcast."""
     name = op.name
 
     def function(input: T, other: Operand) -> T:
-        input, other = promoted(name, input, other)
+        input, other = promote(name, input, other)
         try:
             return op.apply(input, other)
         except ValueError:
@@ -79,11 +85,11 @@ def binary(op):
 
     about = """Tensors, NumPy arrays or numbers, at least one a Tensor. Dtypes are promoted and shapes broadcast. Raises
     ValueError for shapes that do not broadcast, and TypeError for other types."""
-    return published(function, op, about)
+    return with_docs_of(op, function, about)
 
 
-def published(function, op, about):
-    """Return function with the name of an op, and with its docstring followed by `about`."""
+def with_docs_of(op, function, about):
+    """Give a function the name of an op, and the op's docstring followed by `about`. Returns the function."""
     function.__name__ = function.__qualname__ = op.name
     function.__module__ = op.__module__
     function.__doc__ = f"{op.__doc__}\n\n    {about}"
@@ -356,12 +362,12 @@ _floor_divide, _remainder = binary(FloorDivide), binary(Remainder)
 def div(input: T, other: Operand) -> T:
     """Return x / other; integers are divided in float32. Elementwise, promoted and broadcast. Raises ValueError for
     shapes that do not broadcast."""
-    return _div(*(floating(v) if isinstance(v, Value) else v for v in promoted("div", input, other)))
+    return _div(*(to_float(v) if isinstance(v, Value) else v for v in promote("div", input, other)))
 
 
 def _checked_division(name, x, other):
     """Return both operands in one dtype. Raises ZeroDivisionError for integers by the number 0, as Python does."""
-    x, other = promoted(name, x, other)
+    x, other = promote(name, x, other)
     dtype = (x if isinstance(x, Value) else other).dtype
     refuse_bools(name, dtype)
     if dtype.kind in "iu" and not isinstance(other, Value) and other == 0:
@@ -393,7 +399,7 @@ def pow(input: T, exponent: Operand) -> T:
     Integers to a negative int are float32. Raises ValueError for shapes that do not broadcast, and for integers to an
     int Tensor with a negative number."""
     if isinstance(exponent, int) and exponent < 0:
-        input = floating(input)
+        input = to_float(input)
     return _pow(input, exponent)
 
 
@@ -413,7 +419,7 @@ def reciprocal(input: T) -> T:
     return 1.0 / require_tensor("reciprocal", input)
 
 
-@checked
+@check_arguments
 def neg(input: T) -> T:
     """Return -x. Of x's shape and dtype. Raises TypeError for bools: use ~x."""
     if input.dtype.kind == "b":
@@ -429,7 +435,7 @@ def abs(input: T) -> T:
 absolute = abs
 
 
-@checked
+@check_arguments
 def sign(input: T) -> T:
     """Return -1, 0 or 1. Of x's shape and dtype; no gradient."""
     return Sign.apply(input) if input.dtype.kind != "b" else input.clone()

@@ -8,11 +8,11 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import Op, Storage, Value, composite
-from ..autograd.arguments import checked, no_tensor
+from ..autograd.arguments import check_arguments, not_a_tensor_error
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..typing import Index, Operand, T
 from .args import check_broadcast, one_dim, require_kind, require_tensor
-from .movement import expanded, pad, permute, shaped
+from .movement import expand_if_needed, pad, permute, reshape_if_needed
 from .select import where
 
 __all__ = [
@@ -56,16 +56,16 @@ class GetitemAdd(Op):
         return Getitem.apply(dy, index=self.index)
 
 
-def parsed_index(input: Any, index: Index) -> list[tuple[Any, ...]]:
-    """Return an index of input as NumPy takes it: as one index, or as two that are applied one after the other.
+def parse_index(input: Any, index: Index) -> list[tuple[Any, ...]]:
+    """Return an index of input in NumPy's form: one index, or two that are applied one after the other.
 
     Tensors and lists become arrays, copied because what the graph keeps must not change. Raises TypeError for other
     types. Two steps are needed where PyTorch and NumPy differ: PyTorch selects by ints first, and NumPy takes an int
     beside an array for another array. PyTorch also ignores a … that stands for no dims; NumPy lets it separate
     arrays."""
     if not isinstance(index, tuple):
-        return [(index if type(index) in _PLAIN else _index_part(index),)]
-    parts = tuple([part if type(part) in _PLAIN else _index_part(part) for part in index])
+        return [(index if type(index) in _PLAIN else _parse_index_part(index),)]
+    parts = tuple([part if type(part) in _PLAIN else _parse_index_part(part) for part in index])
     if _ARRAYS.isdisjoint(map(type, parts)):
         return [parts]
     left = input.ndim - sum(map(_dims_of, parts))
@@ -96,7 +96,7 @@ _PLAIN = {int, bool, type(None), type(Ellipsis)}
 _ARRAYS = {np.ndarray, bool}
 
 
-def _index_part(part):
+def _parse_index_part(part):
     """Return a part of an index as an int, a slice or an array. Raises TypeError for other types."""
     if isinstance(part, slice):
         if type(part.start) in _PLAIN and type(part.stop) in _PLAIN and type(part.step) in _PLAIN:
@@ -130,7 +130,7 @@ def getitem(input: T, index: Index) -> T:
         return y
     try:
         y = input
-        for part in parsed_index(input, index):
+        for part in parse_index(input, index):
             y = Getitem.apply(y, index=part)
         return y
     except IndexError as error:
@@ -138,28 +138,37 @@ def getitem(input: T, index: Index) -> T:
 
 
 def _getitem_on_gpu(input, index):
-    """Return x[index] if index is a mask, or an int Tensor perhaps after some `:`, and both are on a GPU; else None.
+    """Return x[index] with the index left on the GPU, for two kinds of index; None for any other, and on a CPU.
 
-    Then the index stays on the GPU."""
+    The two are a mask of x's first dims, and x[:, …, :, i] with an int Tensor i."""
     if input.device == "cpu" or (isinstance(index, tuple) and not index):
         return None
-    *whole, last = index if isinstance(index, tuple) else (index,)
+    *colons, last = index if isinstance(index, tuple) else (index,)
     if not (isinstance(last, Value) and last.device == input.device and last.ndim and last.dtype.kind in "iub"):
         return None
     if last.dtype == dtypes.bool_:
-        rest = input.shape[last.ndim :]
-        if whole or last.shape + rest != input.shape:
-            return None
-        on = last.storage.backend
-        places = last._wrap(on.flatnonzero(last.array), Storage(on))  # the host waits for their number
-        return looked_up(input.reshape(last.numel(), math.prod(rest)), places).reshape(*places.shape, *rest)
-    if len(whole) >= input.ndim or any(type(part) is not slice or part != slice(None) for part in whole):
+        fits = not colons and last.shape == input.shape[: last.ndim]
+        return _rows_of_mask(input, last) if fits else None
+    if len(colons) >= input.ndim or any(type(part) is not slice or part != slice(None) for part in colons):
         return None
-    d = len(whole)
-    x, n = permute(input, d, *range(d), *range(d + 1, input.ndim)), input.shape[d]
-    y = looked_up(x.reshape(n, math.prod(x.shape[1:])), checked_index("x[…]", last, n, wraps=True))
-    y = y.reshape(*last.shape, *x.shape[1:])
-    return y.permute(*range(last.ndim, last.ndim + d), *range(last.ndim), *range(last.ndim + d, y.ndim)) if d else y
+    return _slices_along(input, len(colons), last)
+
+
+def _rows_of_mask(x, mask):
+    """x[mask] for a mask of x's first dims: each True names a row of the rest."""
+    rest, backend = x.shape[mask.ndim :], mask.storage.backend
+    places = mask._wrap(backend.flatnonzero(mask.array), Storage(backend))  # the host waits for their number
+    return embedding_unchecked(x.reshape(mask.numel(), math.prod(rest)), places).reshape(*places.shape, *rest)
+
+
+def _slices_along(x, d, index):
+    """x[:, …, :, index] for an int Tensor at dim d: dim d is moved to the front, its rows are read, and the dims of the
+    index are moved back."""
+    n, front = x.shape[d], permute(x, d, *range(d), *range(d + 1, x.ndim))
+    y = embedding_unchecked(front.reshape(n, math.prod(front.shape[1:])), check_index("x[…]", index, n, wraps=True))
+    y = y.reshape(*index.shape, *front.shape[1:])
+    k = index.ndim
+    return y.permute(*range(k, k + d), *range(k), *range(k + d, y.ndim)) if d else y
 
 
 class Gather(Op):
@@ -197,11 +206,12 @@ class ScatterAdd(Op):
         return Gather.apply(dy, index, dim=self.dim), None
 
 
-def checked_index(name, index, n, ignored=None, wraps=False, argument="index"):
-    """Return index, an int Tensor whose values must be in [0, n) or equal to `ignored`.
+def check_index(name, index, n, ignored=None, wraps=False, argument="index"):
+    """Check an int Tensor whose values must be in [0, n) or equal to `ignored`, and return the indices to use.
 
-    A GPU checks when the host next waits for it, and reads another Tensor that this returns. wraps: on a GPU, values
-    below 0 count from n. Raises IndexError for a wrong value, and TypeError unless index is an int Tensor."""
+    On a CPU that is index itself. On a GPU it is a copy with 0 in place of wrong values, and the host raises when it
+    next waits. wraps: on a GPU, values below 0 count from n. Raises IndexError for a wrong value, and TypeError unless
+    index is an int Tensor."""
     require_kind(name, argument, index, "iu")
     if n == 0 and index.numel() and ignored is None:  # a GPU would read element 0 in place of a wrong one
         raise IndexError(f"{name}: an index is out of range for size 0")
@@ -215,8 +225,8 @@ def checked_index(name, index, n, ignored=None, wraps=False, argument="index"):
                 raise IndexError(f"{name}: index {low if low < -n * wraps else high} is out of range for size {n}")
 
     if index.device != "cpu":
-        on = index.storage.backend
-        return index._wrap(on.checked(name, index.array, n, wraps, ignored, check), Storage(on))
+        backend = index.storage.backend
+        return index._wrap(backend.check_indices(name, index.array, n, wraps, ignored, check), Storage(backend))
     check(index._host())
     return index
 
@@ -228,10 +238,10 @@ def gather(input: T, dim: int, index: T) -> T:
     counts as a vector of one. Raises IndexError for a place that x does not have, ValueError for another shape, and
     TypeError for an index that is not an int Tensor."""
     dim = one_dim("gather", input, dim)
-    index = checked_index("gather", index, input.shape[dim] if input.ndim else 1)
+    index = check_index("gather", index, input.shape[dim] if input.ndim else 1)
     if 0 in (input.ndim, index.ndim):
-        y = Gather.apply(shaped(input, input.shape or (1,)), shaped(index, index.shape or (1,)), dim=dim)
-        return shaped(y, index.shape)
+        x, places = (reshape_if_needed(each, each.shape or (1,)) for each in (input, index))  # at least one dim
+        return reshape_if_needed(Gather.apply(x, places, dim=dim), index.shape)
     if input.ndim == index.ndim and any(n < m for d, (n, m) in enumerate(zip(index.shape, input.shape)) if d != dim):
         input = getitem(input, tuple(slice(None if d == dim else n) for d, n in enumerate(index.shape)))
     return Gather.apply(input, index, dim=dim)
@@ -244,7 +254,7 @@ def index_select(input: T, dim: int, index: T) -> T:
     Raises IndexError for a slice that x does not have, ValueError for other numbers of dims, and TypeError for another
     dtype of index."""
     dim = one_dim("index_select", input, dim)
-    index = checked_index("index_select", index, input.shape[dim] if input.ndim else 1)
+    index = check_index("index_select", index, input.shape[dim] if input.ndim else 1)
     if not input.ndim or index.ndim != 1:
         raise ValueError(f"index_select: x of shape {input.shape} needs dims, and index of shape {index.shape} one")
     return getitem(input, (slice(None),) * dim + (index,))
@@ -269,12 +279,12 @@ def _places(name, x, dim, index, src):
         raise ValueError(f"{name}: index of shape {index.shape} needs as many dims as x, of shape {x.shape}")
     if any(n > m for d, (n, m) in enumerate(zip(index.shape, x.shape)) if d != dim):
         raise ValueError(f"{name} along dim {dim}: index of shape {index.shape} is larger than x, of shape {x.shape}")
-    index = checked_index(name, index, x.shape[dim])
+    index = check_index(name, index, x.shape[dim])
     if not isinstance(src, Value):
         dtypes.check_holds(name, x.dtype, src)
         values = x.constant(dtypes.plain(name, src)).to(x.dtype)
         check_broadcast(name, values, index)
-        return dim, index, expanded(values, index.shape)
+        return dim, index, expand_if_needed(values, index.shape)
     if src.ndim != index.ndim or any(n > m for n, m in zip(index.shape, src.shape)):
         raise ValueError(f"{name}: index of shape {index.shape} is larger than src, of shape {src.shape}")
     if src.dtype != x.dtype:
@@ -282,7 +292,7 @@ def _places(name, x, dim, index, src):
     return dim, index, src if src.shape == index.shape else getitem(src, tuple(slice(n) for n in index.shape))
 
 
-def _widened(y, shape):
+def _pad_to(y, shape):
     """Return y padded with zeros, or False, up to `shape`."""
     widths = [n for d in reversed(range(y.ndim)) for n in (0, shape[d] - y.shape[d])]
     return pad(y, widths) if any(widths) else y
@@ -296,7 +306,7 @@ def scatter_add(input: T, dim: int, index: T, src: T) -> T:
     and TypeError for other dtypes."""
     dim, index, src = _places("scatter_add", input, dim, index, src)
     shape = tuple(input.shape[d] if d == dim else n for d, n in enumerate(index.shape))
-    return input + _widened(ScatterAdd.apply(src, index, shape=shape, dim=dim), input.shape)
+    return input + _pad_to(ScatterAdd.apply(src, index, shape=shape, dim=dim), input.shape)
 
 
 @composite(case((2, 3), 1, Fixed([[0, 2], [1, 0]]), (2, 2)), case((2, 3), 0, Fixed([[1, 0, 1]]), 0.5))
@@ -313,7 +323,7 @@ def scatter(input: T, dim: int, index: T, src: Operand) -> T:
     writer = np.full(shape, -1)
     np.put_along_axis(writer, index.numpy().astype(np.int64), np.broadcast_to(order, index.shape), dim)
     written = Gather.apply(src, input.constant(np.maximum(writer, 0)), dim=dim)
-    return where(_widened(input.constant(writer >= 0), input.shape), _widened(written, input.shape), input)
+    return where(_pad_to(input.constant(writer >= 0), input.shape), _pad_to(written, input.shape), input)
 
 
 @composite(case((3, 4)), case((2, 3, 4), offset=1, dim1=-1, dim2=0))
@@ -333,7 +343,7 @@ def diagonal(input: T, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T:
 def nonzero(input: T, as_tuple: Literal[False] = False) -> T: ...
 @overload
 def nonzero(input: T, as_tuple: Literal[True]) -> tuple[T, ...]: ...
-@checked
+@check_arguments
 def nonzero(input: T, as_tuple: bool = False) -> T | tuple[T, ...]:
     """Return the places where x is not 0, int64 (n, ndim), row by row. as_tuple: as a tuple of (n,), one for each dim,
     which x[…] takes. Found on the host."""
@@ -364,15 +374,15 @@ class EmbeddingBackward(Op):
 
     def forward(self, dy, index, rows):
         self.save_inputs(None, index)
-        on = self.backend
-        return on.take_add(rows, on.reshape(index, (index.size,)), on.reshape(dy, (index.size, dy.shape[-1])))
+        flat = self.backend.reshape(index, (index.size,))
+        return self.backend.take_add(rows, flat, self.backend.reshape(dy, (index.size, dy.shape[-1])))
 
     def backward(self, ddw: Value):
         _, index = self.saved_inputs()
         return Embedding.apply(ddw, index), None
 
 
-@checked
+@check_arguments
 def embedding(input: T, weight: T, padding_idx: int | None = None) -> T:
     """Return the rows of weight (V, C) that input, an int Tensor (…), names: (…, C), of weight's dtype. padding_idx: a
     row that gets no gradient.
@@ -382,7 +392,7 @@ def embedding(input: T, weight: T, padding_idx: int | None = None) -> T:
     if require_tensor("embedding", weight, "weight").ndim != 2:
         raise ValueError(f"embedding: weight must be (V, C), got shape {weight.shape}")
     V = weight.shape[0]
-    y = looked_up(weight, checked_index("embedding", input, V, argument="input"))
+    y = embedding_unchecked(weight, check_index("embedding", input, V, argument="input"))
     if padding_idx is None:
         return y
     if not -V <= padding_idx < V:
@@ -390,8 +400,8 @@ def embedding(input: T, weight: T, padding_idx: int | None = None) -> T:
     return where((input == padding_idx % V).unsqueeze(-1), y.detach(), y)
 
 
-def looked_up(weight, index):
-    """embedding() for indices that are in range by construction: they are not checked."""
+def embedding_unchecked(weight, index):
+    """embedding() without a check of the indices, for those that are in range by construction."""
     return Embedding.apply(weight, index)
 
 
@@ -402,7 +412,7 @@ def masked_fill(input: T, mask: T, value: Operand) -> T:
 
     Raises TypeError for a mask of another dtype, and ValueError for shapes that do not broadcast."""
     if input is None:
-        raise no_tensor("masked_fill", "input", input)
+        raise not_a_tensor_error("masked_fill", "input", input)
     require_kind("masked_fill", "mask", mask, "b")
     check_broadcast("masked_fill", input, mask, value)
     return where(mask, value, input)
@@ -416,9 +426,11 @@ class Triangle(Op):
     lower: bool
 
     def forward(self, x, k, lower):
-        on = self.backend
-        rows, columns = on.from_numpy(np.arange(x.shape[-2])[:, None] + k), on.from_numpy(np.arange(x.shape[-1]))
-        return on.where((on.ge if lower else on.le)(rows, columns), x, x.dtype.type(0))
+        backend = self.backend
+        rows = backend.from_numpy(np.arange(x.shape[-2])[:, None] + k)
+        columns = backend.from_numpy(np.arange(x.shape[-1]))
+        is_inside = (backend.ge if lower else backend.le)(rows, columns)
+        return backend.where(is_inside, x, x.dtype.type(0))
 
     def backward(self, dy: Value):
         return Triangle.apply(dy, k=self.k, lower=self.lower)
@@ -431,14 +443,14 @@ def _triangle(name, x, diagonal, lower):
     return Triangle.apply(x, k=diagonal, lower=lower)
 
 
-@checked
+@check_arguments
 def tril(input: T, diagonal: int = 0) -> T:
     """Return the lower triangle of the last two dims, up to `diagonal` (0: the main one), with zeros above. A copy. Of
     x's shape and dtype. Raises ValueError for fewer than two dims."""
     return _triangle("tril", input, diagonal, True)
 
 
-@checked
+@check_arguments
 def triu(input: T, diagonal: int = 0) -> T:
     """Return the upper triangle of the last two dims, from `diagonal` (0: the main one), with zeros below. A copy. Of
     x's shape and dtype. Raises ValueError for fewer than two dims."""

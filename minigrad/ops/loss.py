@@ -7,13 +7,13 @@ TypeError."""
 import numpy as np
 
 from ..autograd import FormulaOp, Op, Value, composite
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
 from ..autograd.cases import Fixed, apart, case, integers, normal, positive, uniform
 from ..typing import T
 from .args import require_float, require_tensor
 from .elementwise import absolute, log1p
-from .index import checked_index, looked_up
-from .movement import shaped
+from .index import check_index, embedding_unchecked
+from .movement import reshape_if_needed
 from .select import where
 from .softmax import log_softmax
 
@@ -27,7 +27,7 @@ def _check_reduction(name, reduction):
         raise ValueError(f"{name}: reduction must be {', '.join(map(repr, REDUCTIONS))}, got {reduction!r}")
 
 
-def _reduced(loss, reduction):
+def _reduce(loss, reduction):
     """Return the loss, its sum or its mean."""
     return loss if reduction == "none" else loss.sum() if reduction == "sum" else loss.mean()
 
@@ -54,14 +54,14 @@ def mse_loss(input: T, target: T, *, reduction: str = "mean") -> T:
     Raises TypeError unless input holds floats, and ValueError for different shapes or another reduction."""
     _check_pair("mse_loss", input, target, reduction)
     difference = input - target
-    return _reduced(difference * difference, reduction)
+    return _reduce(difference * difference, reduction)
 
 
 @composite(case(apart((3, 4)), normal((3, 4))))
 def l1_loss(input: T, target: T, *, reduction: str = "mean") -> T:
     """Return |input - target|. Shapes, reductions and errors are those of mse_loss."""
     _check_pair("l1_loss", input, target, reduction)
-    return _reduced(absolute(input - target), reduction)
+    return _reduce(absolute(input - target), reduction)
 
 
 @composite(case(apart((3, 4)), normal((3, 4))), case(apart((3, 4)), normal((3, 4)), reduction="sum", beta=0.3))
@@ -73,7 +73,7 @@ def smooth_l1_loss(input: T, target: T, *, reduction: str = "mean", beta: float 
     if not beta > 0:
         raise ValueError(f"smooth_l1_loss: beta must be positive, got {beta}; l1_loss is its limit 0")
     d = absolute(input - target)
-    return _reduced(where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta), reduction)
+    return _reduce(where(d < beta, d * d * (0.5 / beta), d - 0.5 * beta), reduction)
 
 
 _PROBABILITIES = uniform((3, 4), 0.05, 0.95)
@@ -95,7 +95,7 @@ def binary_cross_entropy_with_logits(
     loss = loss if weight is None else loss * weight
     if loss.shape != input.shape:
         raise ValueError(f"weight and pos_weight must broadcast to input's shape {input.shape}, not to {loss.shape}")
-    return _reduced(loss, reduction)
+    return _reduce(loss, reduction)
 
 
 # ------------------------------------------------------------------------------------------------------------- classes
@@ -112,10 +112,10 @@ def _classes(name, input, target, weight, ignore_index):
         raise TypeError(f"{name}: target holds class indices, ints; got {target.dtype}")
     V = input.shape[class_dim]
     _check_weight(name, weight, V)
-    target = checked_index(name, target, V, ignore_index)
+    target = check_index(name, target, V, ignore_index)
     if input.ndim != 2:
         input = _classes_last(input, class_dim).reshape(target.numel(), V)
-    return input, shaped(target, (target.numel(),)), weight
+    return input, reshape_if_needed(target, (target.numel(),)), weight
 
 
 def _classes_last(x, class_dim):
@@ -138,7 +138,7 @@ def nll_loss(input: T, target: T, weight: T | None = None, *, ignore_index: int 
     shape = target.shape if isinstance(target, Value) else None
     input, target, weight = _classes("nll_loss", input, target, weight, ignore_index)
     loss, factors = _nll(input, target, weight, ignore_index)
-    return _weighted(shaped(loss, shape), factors, reduction)
+    return _reduce_weighted(reshape_if_needed(loss, shape), factors, reduction)
 
 
 def _nll(log_p, target, weight, ignore_index):
@@ -146,16 +146,16 @@ def _nll(log_p, target, weight, ignore_index):
     kept = target != ignore_index
     label = where(kept, target, 0)  # 0 is in range too
     n, V = log_p.shape
-    found = -looked_up(log_p.reshape(n * V, 1), label + log_p.constant(np.arange(n)) * V).reshape(n)
+    found = -embedding_unchecked(log_p.reshape(n * V, 1), label + log_p.constant(np.arange(n)) * V).reshape(n)
     if weight is None:
         return where(kept, found, 0.0), kept.to(log_p.dtype)
-    factors = where(kept, looked_up(weight.to(log_p.dtype).reshape(V, 1), label).reshape(n), 0.0)
+    factors = where(kept, embedding_unchecked(weight.to(log_p.dtype).reshape(V, 1), label).reshape(n), 0.0)
     return where(kept, found, 0.0) * factors, factors
 
 
-def _weighted(loss, factors, reduction):
+def _reduce_weighted(loss, factors, reduction):
     """Return the reduced loss, whose mean is Σ loss / Σ factors: NaN if the factors are all 0."""
-    return loss.sum() / factors.sum() if reduction == "mean" else _reduced(loss, reduction)
+    return loss.sum() / factors.sum() if reduction == "mean" else _reduce(loss, reduction)
 
 
 class CrossEntropy(Op):
@@ -203,7 +203,7 @@ class CrossEntropyBackward(FormulaOp):
         return where(kept.reshape(-1, 1), dlogits, 0.0)
 
 
-@checked
+@check_arguments
 def cross_entropy(
     input: T, target: T, weight: T | None = None, *, ignore_index: int = -100, reduction: str = "mean",
     label_smoothing: float = 0.0,
@@ -232,10 +232,10 @@ def cross_entropy(
         if label_smoothing:
             even = where(target != ignore_index, -(log_p * weight).sum(1), 0.0)
             loss = loss * (1 - label_smoothing) + even * (label_smoothing / max(input.shape[1], 1))
-        return _weighted(shaped(loss, shape), factors, reduction)
+        return _reduce_weighted(reshape_if_needed(loss, shape), factors, reduction)
     loss = CrossEntropy.apply(input, target, ignore_index=ignore_index, label_smoothing=label_smoothing)
     if reduction == "none":
-        return shaped(loss, shape)
+        return reshape_if_needed(loss, shape)
     if reduction == "sum":
         return loss.sum()
     if target.device != "cpu":  # the host must not wait for the count; without targets this is 0 times ∞, NaN
@@ -255,4 +255,4 @@ def _soft_cross_entropy(input, q, weight, reduction, label_smoothing):
     log_p = _classes_last(log_softmax(input, class_dim), class_dim)
     terms = log_p * _classes_last(q, class_dim)
     loss = -(terms if weight is None else terms * weight).sum(-1)
-    return _reduced(loss, reduction)
+    return _reduce(loss, reduction)

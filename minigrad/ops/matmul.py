@@ -4,12 +4,12 @@ import math
 import string
 
 from ..autograd import FormulaOp, Op, Value, composite
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
 from ..autograd.cases import case
 from ..typing import Array, T
-from .args import promoted, refuse_bools, require_float, require_tensor
+from .args import promote, refuse_bools, require_float, require_tensor
 from .index import diagonal
-from .movement import alias, expanded, permute, permuted, reshape, shaped, unsqueeze
+from .movement import alias, expand_if_needed, permute, permute_if_needed, reshape, reshape_if_needed, unsqueeze
 
 __all__ = ["bmm", "einsum", "matmul", "mm", "outer"]
 
@@ -38,7 +38,7 @@ def matmul(input: T, other: T | Array) -> T:
     Leading dims are batches and broadcast. A 1-d x is a row, a 1-d other a column; the dim of size 1 that this adds is
     dropped again. Floats or ints, promoted. Raises ValueError for sizes that do not fit and for operands without dims,
     and TypeError for bools."""
-    a, b = promoted("matmul", input, other)
+    a, b = promote("matmul", input, other)
     for x in (a, b):
         if not isinstance(x, Value) or x.ndim == 0:
             raise ValueError("matmul needs two Tensors of at least one dim; to scale, use *")
@@ -112,13 +112,13 @@ class LinearBackward(FormulaOp):
 
     @staticmethod
     def formula(dy, x, weight, wanted):
-        rows = shaped(dy, (math.prod(dy.shape[:-1]), dy.shape[-1]))
+        rows = reshape_if_needed(dy, (math.prod(dy.shape[:-1]), dy.shape[-1]))
         dx = matmul(dy, weight) if wanted[0] else None
-        dweight = matmul(rows.mT, shaped(x, (rows.shape[0], x.shape[-1]))) if wanted[1] else None
+        dweight = matmul(rows.mT, reshape_if_needed(x, (rows.shape[0], x.shape[-1]))) if wanted[1] else None
         return dx, dweight, rows.sum(0) if wanted[2] else None
 
 
-@checked
+@check_arguments
 def linear(input: T, weight: T, bias: T | None = None) -> T:
     """Return input (…, k) @ weight (m, k)ᵀ + bias (m,): (…, m). Raises ValueError for other sizes, and TypeError unless
     all are floats of one dtype."""
@@ -156,7 +156,7 @@ def einsum(equation: str, *operands: T | Array) -> T:
     if not isinstance(equation, str):
         raise TypeError(f"einsum: equation must be a str, got {type(equation).__name__}")
     xs = list(operands[0]) if len(operands) == 1 and isinstance(operands[0], (list, tuple)) else list(operands)
-    xs = [require_tensor("einsum", x, "operand") for x in promoted("einsum", *xs)]
+    xs = [require_tensor("einsum", x, "operand") for x in promote("einsum", *xs)]
     terms, output = _letters(equation, [x.shape for x in xs])
     sizes = _sizes(equation, terms, xs)
     pairs = [_diagonals(x, term) for x, term in zip(xs, terms)]
@@ -165,9 +165,9 @@ def einsum(equation: str, *operands: T | Array) -> T:
         (a, a_term), (b, b_term) = pairs[:2]
         pairs[:2] = [_product(a, a_term, b, b_term, kept, sizes)]
     x, term = pairs[0]
-    x, term = _summed(x, term, output)
+    x, term = _sum_out(x, term, output)
     y = permute(x, [term.index(c) for c in output]) if term else alias(x)
-    return expanded(y, tuple(sizes[c] for c in output))
+    return expand_if_needed(y, tuple(sizes[c] for c in output))
 
 
 def _letters(equation, shapes):
@@ -218,7 +218,7 @@ def _diagonals(x, term):
     return x, term
 
 
-def _summed(x, term, kept):
+def _sum_out(x, term, kept):
     """Return x summed over the letters that are not in `kept`, and its other letters."""
     dropped = tuple(i for i, c in enumerate(term) if c not in kept)
     return (x.sum(dropped), "".join(c for c in term if c in kept)) if dropped else (x, term)
@@ -228,21 +228,21 @@ def _product(a, a_term, b, b_term, kept, sizes):
     """Return the product of two operands, as one batched matmul, and its letters.
 
     Letters of both that are in `kept` are batches; those of one operand are its rows or columns; the rest is summed."""
-    a, a_term = _summed(a, a_term, b_term + kept)
-    b, b_term = _summed(b, b_term, a_term + kept)
+    a, a_term = _sum_out(a, a_term, b_term + kept)
+    b, b_term = _sum_out(b, b_term, a_term + kept)
     batch = "".join(c for c in a_term if c in b_term and c in kept)
     inner = "".join(c for c in a_term if c in b_term and c not in kept)
     rows = "".join(c for c in a_term if c not in b_term)
     columns = "".join(c for c in b_term if c not in a_term)
     y = Matmul.apply(
-        _grouped(a, a_term, (batch, rows, inner), sizes), _grouped(b, b_term, (batch, inner, columns), sizes)
+        _group_dims(a, a_term, (batch, rows, inner), sizes), _group_dims(b, b_term, (batch, inner, columns), sizes)
     )
     letters = batch + rows + columns
-    return shaped(y, tuple(sizes[c] for c in letters)), letters
+    return reshape_if_needed(y, tuple(sizes[c] for c in letters)), letters
 
 
-def _grouped(x, term, groups, sizes):
+def _group_dims(x, term, groups, sizes):
     """Return x with one dim for each group of letters. Dims of size 1 are broadcast to the letter's size."""
-    x = expanded(x, tuple(sizes[c] for c in term))
-    x = permuted(x, tuple(term.index(c) for group in groups for c in group))
-    return shaped(x, tuple(math.prod(sizes[c] for c in group) for group in groups))
+    x = expand_if_needed(x, tuple(sizes[c] for c in term))
+    x = permute_if_needed(x, tuple(term.index(c) for group in groups for c in group))
+    return reshape_if_needed(x, tuple(math.prod(sizes[c] for c in group) for group in groups))

@@ -1,18 +1,19 @@
 """Ops that move elements and compute nothing. They return views where NumPy does; views share one version counter.
 
-A view is a value of its own in the graph, with its own gradient and hooks, even if it has the same shape as x. Where
-nobody sees that value, as in a backward, `shaped`, `permuted` and `expanded` return x itself if nothing changes."""
+A view is a value of its own in the graph, with its own gradient and hooks, even if it has the same shape as x. The
+functions that end in _if_needed return x itself if nothing changes. They are for values that no user sees, as in a
+backward."""
 
 import math
 from collections.abc import Sequence
 
 from ..autograd import Op, Value, composite
-from ..autograd.arguments import checked, no_tensor
+from ..autograd.arguments import check_arguments, not_a_tensor_error
 from ..autograd.cases import case
 from ..backend.launch.movement import has_view
 from ..dtypes import check_holds
 from ..typing import Dims, Size, T
-from .args import SEVERAL, many_dims, one_dim, promoted, require_tensor, shape_of
+from .args import SEVERAL, many_dims, one_dim, promote, require_tensor, shape_of
 
 __all__ = [
     "cat", "chunk", "clone", "concat", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll", "split",
@@ -69,7 +70,7 @@ class Reshape(Op):
         return self.backend.reshape(x, shape)
 
     def backward(self, dy: Value):
-        return shaped(dy, self.shape_before)
+        return reshape_if_needed(dy, self.shape_before)
 
 
 def reshape(input: T, *shape: Size) -> T:
@@ -78,7 +79,7 @@ def reshape(input: T, *shape: Size) -> T:
     return Reshape.apply(input, shape=_shape_for("reshape", input, shape))
 
 
-def shaped(x, shape):
+def reshape_if_needed(x, shape):
     """Return x in another shape with as many elements, unchecked; x itself if it has that shape."""
     return x if x.shape == shape else Reshape.apply(x, shape=shape)
 
@@ -86,7 +87,7 @@ def shaped(x, shape):
 def _shape_for(name, x, sizes):
     """Return the shape that f(x, *sizes) asks for; one size may be -1."""
     if not isinstance(x, Value):
-        raise no_tensor(name, "input", x)
+        raise not_a_tensor_error(name, "input", x)
     shape = shape_of(name, sizes)
     if -1 in shape:
         known = math.prod(size for size in shape if size != -1)
@@ -158,7 +159,7 @@ def permute(input: T, dims: Size = (), *more: int) -> T:
     return Permute.apply(input, dims=order)
 
 
-def permuted(x, dims):
+def permute_if_needed(x, dims):
     """Return x with its dims in that order, unchecked; x itself if they are in that order."""
     return x if dims == tuple(range(len(dims))) else Permute.apply(x, dims=dims)
 
@@ -166,7 +167,7 @@ def permuted(x, dims):
 def transpose(input: T, dim0: int, dim1: int) -> T:
     """Return x with the dims dim0 and dim1 exchanged. A view."""
     if not isinstance(input, Value):
-        raise no_tensor("transpose", "input", input)
+        raise not_a_tensor_error("transpose", "input", input)
     order = list(range(input.ndim))
     if input.ndim:
         a, b = one_dim("transpose", input, dim0), one_dim("transpose", input, dim1)
@@ -208,7 +209,7 @@ def expand(input: T, *shape: Size) -> T:
     return Expand.apply(input, shape=full)
 
 
-def expanded(x, shape):
+def expand_if_needed(x, shape):
     """Return x broadcast to shape; x itself if it has that shape."""
     return x if x.shape == shape else expand(x, shape)
 
@@ -249,7 +250,7 @@ class Cat(Op):
         return Split.apply(dy, sizes=tuple(self.sizes), dim=self.dim)
 
 
-@checked
+@check_arguments
 def cat(tensors: Sequence[T], dim: int = 0) -> T:
     """Return Tensors one after the other along dim, in which alone their sizes may differ. Dtypes are promoted.
 
@@ -273,7 +274,7 @@ def _several(name, tensors):
     """Return a list of Tensors in one dtype. Raises TypeError for a Tensor in place of the list, and numbers in it."""
     if isinstance(tensors, Value):
         raise TypeError(f"{name} takes a list of Tensors: {name}([a, b], dim)")
-    return [require_tensor(name, x, "element of tensors") for x in promoted(name, *tensors)]
+    return [require_tensor(name, x, "element of tensors") for x in promote(name, *tensors)]
 
 
 class Stack(Op):
@@ -289,7 +290,7 @@ class Stack(Op):
         return Unbind.apply(dy, dim=self.dim)
 
 
-@checked
+@check_arguments
 def stack(tensors: Sequence[T], dim: int = 0) -> T:
     """Return Tensors of one shape side by side along a new dim, at position dim. Dtypes are promoted. Raises ValueError
     for different shapes, and TypeError for no Tensors."""
@@ -313,7 +314,7 @@ class Unbind(Op):
         return Stack.apply(*dys, dim=self.dim)
 
 
-@checked
+@check_arguments
 def unbind(input: T, dim: int = 0) -> tuple[T, ...]:
     """Return a tuple of the slices along dim, views without that dim. Raises ValueError for a Tensor without dims."""
     dim = one_dim("unbind", input, dim)
@@ -339,7 +340,7 @@ class Split(Op):
         return Cat.apply(*dys, dim=self.dim)
 
 
-@checked
+@check_arguments
 def split(tensor: T, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[T, ...]:
     """Return a tuple of consecutive views along dim: of one size (the last may be smaller), or of a list of sizes.
     Raises ValueError for sizes that do not add up."""
@@ -380,7 +381,7 @@ class Pad(Op):
         return dy[self.inner]
 
 
-@checked
+@check_arguments
 def pad(input: T, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> T:
     """Return x with `value` around it. Of x's dtype. pad: pairs of sizes before and after, the last dim first.
 
@@ -403,9 +404,9 @@ def repeat(input: T, *repeats: Size) -> T:
     if extra < 0 or min(times, default=0) < 0:
         raise ValueError(f"repeat: {times} must be sizes ≥ 0, at least one for each dim of shape {input.shape}")
     shape = (1,) * extra + input.shape
-    pairs = shaped(input, tuple(size for n in shape for size in (1, n)))
-    tiled = expanded(pairs, tuple(size for r, n in zip(times, shape) for size in (r, n)))
-    return shaped(clone(tiled), tuple(r * n for r, n in zip(times, shape)))
+    pairs = reshape_if_needed(input, tuple(size for n in shape for size in (1, n)))
+    tiled = expand_if_needed(pairs, tuple(size for r, n in zip(times, shape) for size in (r, n)))
+    return reshape_if_needed(clone(tiled), tuple(r * n for r, n in zip(times, shape)))
 
 
 @composite(case((2, 3), repeats=2, dim=1), case((2, 3), repeats=3, dim=0), case((2, 3), repeats=2))
@@ -417,7 +418,7 @@ def repeat_interleave(input: T, repeats: int, dim: int | None = None) -> T:
         return repeat_interleave(input.reshape(-1), repeats, dim or 0)
     dim, shape = one_dim("repeat_interleave", input, dim), input.shape
     wide = expand(unsqueeze(input, dim + 1), shape[: dim + 1] + (repeats,) + shape[dim + 1 :])
-    return shaped(clone(wide), shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :])
+    return reshape_if_needed(clone(wide), shape[:dim] + (shape[dim] * repeats,) + shape[dim + 1 :])
 
 
 @composite(case((3, 4), 1), case((3, 4), shifts=(1, -1), dims=(0, 1)))

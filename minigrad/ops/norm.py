@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 from ..autograd import FormulaOp, Op, Value
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
 from ..autograd.cases import case
 from ..typing import Size, T
 from .args import require_float, shape_of
-from .movement import reshape, shaped
+from .movement import reshape, reshape_if_needed
 
 __all__ = ["layer_norm", "rms_norm"]
 
@@ -64,6 +64,7 @@ class LayerNormBackward(FormulaOp):
 
     @staticmethod
     def formula(dy, x, weight, mean, rstd, eps, wanted):
+        # mean and rstd are computed again, from x: the second derivative passes through them
         centred = x - x.mean(-1, keepdim=True)
         rstd = ((centred * centred).mean(-1, keepdim=True) + eps).rsqrt()
         xhat = centred * rstd
@@ -112,6 +113,7 @@ class RmsNormBackward(FormulaOp):
 
     @staticmethod
     def formula(dy, x, weight, rstd, eps, wanted):
+        # rstd is computed again, from x: the second derivative passes through it
         rstd = ((x * x).mean(-1, keepdim=True) + eps).rsqrt()
         xhat = x * rstd
         dxhat = dy if weight is None else dy * weight
@@ -136,7 +138,7 @@ def _as_rows(name, x, normalized_shape, weight, bias=None):
     return reshape(x, *x.shape[: -len(shape)], C), *flat
 
 
-@checked
+@check_arguments
 def layer_norm(
     input: T, normalized_shape: Size, weight: T | None = None, bias: T | None = None, eps: float = 1e-05
 ) -> T:
@@ -148,10 +150,10 @@ def layer_norm(
 
     Source: Ba, Kiros and Hinton 2016."""
     x, weight, bias = _as_rows("layer_norm", input, normalized_shape, weight, bias)
-    return shaped(LayerNorm.apply(x, weight, bias, eps=eps), input.shape)
+    return reshape_if_needed(LayerNorm.apply(x, weight, bias, eps=eps), input.shape)
 
 
-@checked
+@check_arguments
 def rms_norm(input: T, normalized_shape: Size, weight: T | None = None, eps: float | None = None) -> T:
     """Return input with each row scaled to mean square 1, then times weight. Same shape.
 
@@ -160,4 +162,4 @@ def rms_norm(input: T, normalized_shape: Size, weight: T | None = None, eps: flo
     shapes, and TypeError unless all are floats of one dtype. Source: Zhang and Sennrich 2019."""
     x, weight, _ = _as_rows("rms_norm", input, normalized_shape, weight)
     eps = float(np.finfo(x.dtype).eps) if eps is None else eps
-    return shaped(RmsNorm.apply(x, weight, eps=eps), input.shape)
+    return reshape_if_needed(RmsNorm.apply(x, weight, eps=eps), input.shape)

@@ -1,5 +1,7 @@
-"""The functions of ops that are minigrad's, a star for each family. Of the package itself, type checkers
-may take the name ops.softmax for that of the module; here there are no modules."""
+"""The functions of ops that minigrad offers under its own name, such as minigrad.softmax.
+
+They have a module of their own because in the package ops, type checkers may take ops.softmax for the module of that
+name."""
 
 # isort: off
 from .elementwise import *

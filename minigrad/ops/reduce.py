@@ -9,14 +9,14 @@ from typing import Generic, NamedTuple, overload
 import numpy as np
 
 from ..autograd import Op, Value, composite
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
 from ..autograd.cases import Fixed, apart, case, integers
 from ..dtypes import float16, int64
 from ..typing import Dims, T
 from .args import many_dims, one_dim, require_float, require_tensor, returns_functions_like
-from .elementwise import abs, pow, published
+from .elementwise import abs, pow, with_docs_of
 from .index import Gather
-from .movement import cat, expanded, reshape, shaped, transpose
+from .movement import cat, expand_if_needed, reshape, reshape_if_needed, transpose
 from .select import maximum, minimum, where
 
 __all__ = [
@@ -32,8 +32,8 @@ class ValuesIndices(NamedTuple, Generic[T]):
     indices: T
 
 
-def _kept(shape, dims):
-    """Return the shape of a reduction over dims with keepdim=True."""
+def _shape_with_ones(shape, dims):
+    """Return `shape` with size 1 in each of dims: the shape of a reduction with keepdim=True."""
     return tuple(1 if d in dims else n for d, n in enumerate(shape))
 
 
@@ -52,7 +52,7 @@ class Sum(Op):
         return self.backend.sum(x, dims, keepdim)
 
     def backward(self, dy: Value):
-        return expanded(shaped(dy, _kept(self.shape, self.dims)), self.shape)
+        return expand_if_needed(reshape_if_needed(dy, _shape_with_ones(self.shape, self.dims)), self.shape)
 
 
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
@@ -65,7 +65,7 @@ def mean(input: T, dim: Dims = None, keepdim: bool = False) -> T:
     if input.dtype == float16:
         return mean(input.float(), dim, keepdim).half()
     dims = many_dims("mean", input, dim)
-    return _divided(Sum.apply(input, dims=dims, keepdim=keepdim), _count(input, dims))
+    return _divide_by_count(Sum.apply(input, dims=dims, keepdim=keepdim), _count(input, dims))
 
 
 def _count(x, dims):
@@ -73,8 +73,8 @@ def _count(x, dims):
     return math.prod(x.shape[d] for d in dims)
 
 
-def _divided(x, n):
-    """Return x / n, or x / 0 if n is negative."""
+def _divide_by_count(x, n):
+    """Return x / max(n, 0): ±∞ or NaN if there are too few elements."""
     return x / (n if n > 0 else 0)
 
 
@@ -92,13 +92,13 @@ class Amax(Op):
 
     def backward(self, dy: Value):
         (x,) = self.saved_inputs()
-        kept = _kept(x.shape, self.dims)
+        kept = _shape_with_ones(x.shape, self.dims)
         if 0 in x.shape:
-            return expanded(shaped(dy, kept), x.shape)
-        ties = x == shaped(self.saved_output(), kept)
+            return expand_if_needed(reshape_if_needed(dy, kept), x.shape)
+        ties = x == reshape_if_needed(self.saved_output(), kept)
         count_dtype = "float32" if dy.dtype == "float16" else dy.dtype  # float16 ends at 65504
         n = ties.to(count_dtype).sum(self.dims, keepdim=True)  # 0 where y is NaN; 0 / 0 makes the gradient NaN too
-        return where(ties, shaped(dy, kept) / n, 0.0 / n).to(dy.dtype)  # not dy times 0: dy may be infinite
+        return where(ties, reshape_if_needed(dy, kept) / n, 0.0 / n).to(dy.dtype)  # not dy times 0: dy may be infinite
 
 
 class Amin(Amax):
@@ -138,19 +138,19 @@ class Argmin(Argmax):
 # ------------------------------------------------------------------------------------------------- sums and the largest
 
 
-def _over_dims(input: T, dim: Dims = None, keepdim: bool = False) -> T:
+def _dims_signature(input: T, dim: Dims = None, keepdim: bool = False) -> T:
     return input
 
 
-def _over_dim(input: T, dim: int | None = None, keepdim: bool = False) -> T:
+def _dim_signature(input: T, dim: int | None = None, keepdim: bool = False) -> T:
     return input
 
 
 @overload
-def _over_all(input: T, dim: None = None, keepdim: bool = False) -> T: ...
+def _all_or_dim_signature(input: T, dim: None = None, keepdim: bool = False) -> T: ...
 @overload
-def _over_all(input: T, dim: int, keepdim: bool = False) -> ValuesIndices[T]: ...
-def _over_all(input: T, dim: int | None = None, keepdim: bool = False) -> T | ValuesIndices[T]:
+def _all_or_dim_signature(input: T, dim: int, keepdim: bool = False) -> ValuesIndices[T]: ...
+def _all_or_dim_signature(input: T, dim: int | None = None, keepdim: bool = False) -> T | ValuesIndices[T]:
     return input
 
 
@@ -160,7 +160,7 @@ def _check_not_empty(name, x, dims):
         raise ValueError(f"{name} of no elements: shape {x.shape} has size 0 in dim {dims}")
 
 
-@returns_functions_like(_over_dims)
+@returns_functions_like(_dims_signature)
 def _reduction(op, about, empty_ok=True):
     """Return the public function of an op that reduces any dims. empty_ok: it is defined for no elements."""
     name = op.name
@@ -172,10 +172,10 @@ def _reduction(op, about, empty_ok=True):
         return op.apply(input, dims=dims, keepdim=keepdim)
 
     about = f"dim: an int, several, or None for all, dropped unless keepdim. {about}"
-    return checked(published(function, op, about))
+    return check_arguments(with_docs_of(op, function, about))
 
 
-@returns_functions_like(_over_dim)
+@returns_functions_like(_dim_signature)
 def _arg_reduction(op, about):
     """Return the public function of an op that finds an index along one dim."""
     name = op.name
@@ -192,10 +192,10 @@ def _arg_reduction(op, about):
         return y.reshape((1,) * input.ndim) if keepdim else y
 
     about = f"Of ties, the first. dim: an int, dropped unless keepdim, or None for x flattened. {about}"
-    return checked(published(function, op, about))
+    return check_arguments(with_docs_of(op, function, about))
 
 
-@returns_functions_like(_over_all)
+@returns_functions_like(_all_or_dim_signature)
 def _extreme(name, over_all, arg, elementwise, adjective):
     """Return max or min: over all elements a value, along a dim the pair of values and indices."""
 
@@ -267,7 +267,7 @@ def var(
         return var(input.float(), dim, True, keepdim, correction=correction).half()
     dims = many_dims("var", input, dim)
     centred = input - mean(input, dims, keepdim=True)
-    return _divided(Sum.apply(centred * centred, dims=dims, keepdim=keepdim), _count(input, dims) - correction)
+    return _divide_by_count(Sum.apply(centred * centred, dims=dims, keepdim=keepdim), _count(input, dims) - correction)
 
 
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
@@ -324,16 +324,16 @@ class Logsumexp(Op):
         return dy * x.clamp(max=float(np.finfo(x.dtype).max)).softmax(self.dim)
 
 
-@checked
+@check_arguments
 def logsumexp(input: T, dim: Dims, keepdim: bool = False) -> T:
     """Return ln Σ e^x over dim, without overflow. dim: an int or several, dropped unless keepdim. Of x's dtype. Raises
     TypeError unless that is a float."""
     require_float("logsumexp", input)
     dims = many_dims("logsumexp", input, dim)
     rest = tuple(d for d in range(input.ndim) if d not in dims)
-    rows = shaped(input.permute(rest + dims), (*(input.shape[d] for d in rest), _count(input, dims)))
+    rows = reshape_if_needed(input.permute(rest + dims), (*(input.shape[d] for d in rest), _count(input, dims)))
     y = Logsumexp.apply(rows, dim=rows.ndim - 1)
-    return shaped(y, _kept(input.shape, dims) if keepdim else tuple(input.shape[d] for d in rest))
+    return reshape_if_needed(y, _shape_with_ones(input.shape, dims) if keepdim else tuple(input.shape[d] for d in rest))
 
 
 class Cumsum(Op):
@@ -350,7 +350,7 @@ class Cumsum(Op):
         return Cumsum.apply(dy, dim=self.dim, reverse=not self.reverse)
 
 
-@checked
+@check_arguments
 def cumsum(input: T, dim: int) -> T:
     """Return the running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype; integers and bools give int64."""
     dim = one_dim("cumsum", input, dim)
@@ -367,13 +367,13 @@ class Argsort(Op):
         return self.backend.argsort(x, dim, descending, k)
 
 
-@checked
+@check_arguments
 def argsort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> T:
     """Return the indices that sort x along dim, int64, of x's shape. NaN is the largest. Ties keep their order,
     whatever `stable` says."""
     dim = one_dim("argsort", input, dim)
     if not input.ndim:
-        return shaped(Argsort.apply(shaped(input, (1,)), dim=0, descending=descending), ())
+        return reshape_if_needed(Argsort.apply(reshape_if_needed(input, (1,)), dim=0, descending=descending), ())
     return Argsort.apply(input, dim=dim, descending=descending)
 
 
@@ -402,5 +402,5 @@ def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = T
 
 
 def _at(x, dim, indices):
-    """x.gather(dim, indices), for indices that are in range by construction: they are not checked."""
+    """x.gather(dim, indices) without a check of the indices, which are in range by construction."""
     return Gather.apply(x, indices, dim=one_dim("sort", x, dim)) if x.ndim else x.clone()

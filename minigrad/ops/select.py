@@ -6,10 +6,10 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import Op, Value
-from ..autograd.arguments import checked, kind_of
+from ..autograd.arguments import check_arguments, kind_of
 from ..autograd.cases import apart, booleans, case, integers, normal
 from ..typing import Operand, T
-from .args import check_broadcast, floating, promoted, require_kind
+from .args import check_broadcast, promote, require_kind, to_float
 from .elementwise import binary, unary
 
 __all__ = [
@@ -85,7 +85,7 @@ def where(condition: T, input: "Operand | None" = None, other: "Operand | None" 
         for number in (input, other):
             dtype = dtypes.promote_number(dtype, number)
         input = condition.constant(dtypes.plain("where", input)).to(dtype)
-    input, other = promoted("where", input, other)
+    input, other = promote("where", input, other)
     check_broadcast("where", condition, input, other)
     return Where.apply(condition, input, other)
 
@@ -109,7 +109,7 @@ class Clamp(Op):
         return where(inside, dy, 0.0)
 
 
-@checked
+@check_arguments
 def clamp(input: T, min: float | None = None, max: float | None = None) -> T:
     """Return x limited to the numbers [min, max]; either may be None. Of x's dtype; float32 of integers by floats.
 
@@ -118,7 +118,7 @@ def clamp(input: T, min: float | None = None, max: float | None = None) -> T:
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
     if any(isinstance(bound, float) for bound in (min, max)):
-        input = floating(input)
+        input = to_float(input)
     return Clamp.apply(input, min=min, max=max)
 
 
@@ -139,13 +139,13 @@ class Predicate(Op, abstract=True):
 def _predicate(name, says, *cases):
     """Return the Predicate that the primitive `name` computes. says: its formula, for the docstring."""
 
-    def of_one(self, x):
+    def forward_of_one(self, x):
         return getattr(self.backend, name)(x)
 
-    def of_two(self, a, b):
+    def forward_of_two(self, a, b):
         return getattr(self.backend, name)(a, b)
 
-    forward = of_one if len(cases[0].inputs) == 1 else of_two
+    forward = forward_of_one if len(cases[0].inputs) == 1 else forward_of_two
     about = {"__doc__": f"y = {says};   no gradient", "cases": list(cases), "forward": forward}
     return type(name.title().replace("_", ""), (Predicate,), about)
 
@@ -167,7 +167,7 @@ logical_not, isnan, isinf, isfinite = (
 )
 
 
-@checked
+@check_arguments
 def equal(input: T, other: T) -> bool:
     """Return True if x and other have the same shape and values. NaN equals nothing. Raises TypeError for an other that
     is no Tensor."""
@@ -176,7 +176,7 @@ def equal(input: T, other: T) -> bool:
     return input.shape == other.shape and bool((input.detach() == other.detach()).all())
 
 
-@checked
+@check_arguments
 def allclose(input: T, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
     """Return True if |x - other| ≤ atol + rtol |other| everywhere, both broadcast.
 

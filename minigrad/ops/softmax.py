@@ -1,7 +1,7 @@
 """Softmax and its logarithm. The softmax of a slice that is all -∞ is zeros, never NaN."""
 
 from ..autograd import FormulaOp, Op, Value
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
 from ..autograd.cases import Fixed, case
 from ..typing import DTypeLike, T
 from .args import float_dim
@@ -41,7 +41,7 @@ class SoftmaxBackward(FormulaOp):
         return y * (dy - (dy * y).sum(dim, keepdim=True))
 
 
-@checked
+@check_arguments
 def softmax(input: T, dim: int = -1, dtype: DTypeLike | None = None) -> T:
     """Return e^x / Σ e^x along dim: positive numbers that sum to 1. Of x's shape and dtype; `dtype` casts x first.
 
@@ -65,7 +65,7 @@ class LogSoftmax(Op):
         return dy - self.saved_output().exp() * dy.sum(self.dim, keepdim=True)
 
 
-@checked
+@check_arguments
 def log_softmax(input: T, dim: int = -1, dtype: DTypeLike | None = None) -> T:
     """Return the logarithm of softmax along dim, without underflow. Of x's shape and dtype; `dtype` casts x first.
 

@@ -17,11 +17,11 @@ from .muon import Muon
 from .optimizer import Optimizer, Optimizers
 from .schedule import warmup_cosine, warmup_linear
 from .sgd import SGD
-from ..base.missing import attributes
+from ..base.missing import module_getattr
 
 __all__ = [
     "Adam", "AdamW", "Muon", "Optimizer", "Optimizers", "SGD", "lr_scheduler", "warmup_cosine", "warmup_linear",
 ]  # fmt: skip
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    __getattr__ = attributes(__name__)
+    __getattr__ = module_getattr(__name__)

@@ -14,14 +14,14 @@ import bisect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..base.missing import attributes
+from ..base.missing import module_getattr
 from .optimizer import Optimizer, Optimizers
 from .schedule import half_cosine
 
 __all__ = ["CosineAnnealingLR", "LRScheduler", "LambdaLR", "LinearLR", "SequentialLR", "StepLR"]
 
 if not TYPE_CHECKING:  # names of PyTorch that are not here say what to write instead
-    __getattr__ = attributes(__name__)
+    __getattr__ = module_getattr(__name__)
 
 
 class LRScheduler:

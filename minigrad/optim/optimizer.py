@@ -292,14 +292,14 @@ def _as_buffer(state, where, name, p):
         given = getattr(value, "shape", None) or shown(value)
         raise ValueError(f"{where} has {given} for {name}, not an array of floats of its parameter's shape {p.shape}")
     value = as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
-    on = p.storage.backend
-    return from_backend(on.copy(value.to(p.device, p.dtype).array), on)
+    backend = p.storage.backend
+    return from_backend(backend.copy(value.to(p.device, p.dtype).array), backend)
 
 
 def _matches(buffer, p):
     """True if a kernel may change this buffer in place beside the parameter p: same backend, dtype and shape,
     contiguous."""
-    on = p.storage.backend
-    if not isinstance(buffer, Tensor) or buffer.storage.backend is not on:
+    backend = p.storage.backend
+    if not isinstance(buffer, Tensor) or buffer.storage.backend is not backend:
         return False
-    return buffer.dtype == p.dtype and buffer.shape == p.shape and on.is_compact(buffer.array)
+    return buffer.dtype == p.dtype and buffer.shape == p.shape and backend.is_compact(buffer.array)

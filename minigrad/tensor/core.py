@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import autograd, backend, dtypes
+from .. import autograd, dtypes
 from ..autograd import GraphError, Handle, Node, Op, Storage, Value
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
+from ..backend import device as as_device
+from ..backend import get as get_backend
 from ..base.capturing import thread
-from ..base.missing import Lacking, instead
+from ..base.missing import MissingAttribute, replacements
 from ..ops import elementwise, index, movement
 from ..ops import public as ops
 from ..typing import DTypeLike, Operand
@@ -50,7 +52,7 @@ class Gradients(Attributes):
     def requires_grad(self, value: bool) -> None:
         self.requires_grad_(value)
 
-    @checked
+    @check_arguments
     def requires_grad_(self: V, requires_grad: bool = True) -> V:
         """Make this leaf require a gradient, or not, which drops its .grad. Returns itself. Raises TypeError unless it
         holds floats, and GraphError unless it is a leaf."""
@@ -103,7 +105,7 @@ class Gradients(Attributes):
             raise GraphError(f"{what}: this tensor requires no gradient")
         return self.node
 
-    @checked
+    @check_arguments
     def backward(
         self,
         gradient: Value | None = None,
@@ -140,8 +142,8 @@ class Gradients(Attributes):
                     f"backward from a tensor of shape {self.shape} needs a `gradient` of that shape; usually you want "
                     f"the backward of one number: loss.sum() or loss.mean()"
                 )
-            on = self.storage.backend
-            gradient = self._wrap(on.full(self.shape, 1, self.dtype), Storage(on))
+            backend = self.storage.backend
+            gradient = self._wrap(backend.full(self.shape, 1, self.dtype), Storage(backend))
         check_same_kind("`gradient`", gradient, self)
         return self.node, gradient
 
@@ -169,7 +171,7 @@ class Gradients(Attributes):
             thread.session.tensor_created(self)
 
 
-def _reflected(function: Any) -> Callable[[V, Operand], V]:
+def _reflect(function: Any) -> Callable[[V, Operand], V]:
     """Return the method that calls function(other, self)."""
     return lambda self, other: function(other, self)
 
@@ -177,8 +179,8 @@ def _reflected(function: Any) -> Callable[[V, Operand], V]:
 class Tensor(Gradients, InPlace, Interop):
     """An n-dimensional array that remembers how it was computed, so that gradients can flow back through it.
 
-    minigrad.tensor, zeros, randn, … and operations make one. `array` is the raw array of its backend. Change tensors
-    through their own methods: the version counter does not count what is written to `array` directly.
+    minigrad.tensor, zeros, randn, … and operations make one. `array` is the raw array of its backend. Change a Tensor
+    through its methods only: the version counter does not see a write to `array`.
     """
 
     __slots__ = ()
@@ -234,9 +236,9 @@ class Tensor(Gradients, InPlace, Interop):
     def __ne__(self, other: Any) -> "Tensor":  # type: ignore[override]
         return ops.ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
 
-    __rsub__, __rtruediv__, __rpow__ = _reflected(ops.sub), _reflected(ops.div), _reflected(ops.pow)
-    __rfloordiv__, __rmod__ = _reflected(ops.floor_divide), _reflected(ops.remainder)
-    __rmatmul__ = _reflected(ops.matmul)
+    __rsub__, __rtruediv__, __rpow__ = _reflect(ops.sub), _reflect(ops.div), _reflect(ops.pow)
+    __rfloordiv__, __rmod__ = _reflect(ops.floor_divide), _reflect(ops.remainder)
+    __rmatmul__ = _reflect(ops.matmul)
     __hash__ = object.__hash__  # identity, since == compares elements
 
     @property
@@ -289,8 +291,8 @@ class Tensor(Gradients, InPlace, Interop):
         infers its dtype. Raises TypeError for a dtype that minigrad lacks."""
         array = np.array(dtypes.plain("constant", data), order="C")
         dtypes.as_dtype(array.dtype)
-        on = self.storage.backend
-        return Tensor._wrap(on.from_numpy(array), Storage(on))
+        backend = self.storage.backend
+        return Tensor._wrap(backend.from_numpy(array), Storage(backend))
 
     def __repr__(self) -> str:
         body = np.array2string(self._host(), separator=", ", prefix="tensor(", threshold=1000, precision=4)
@@ -315,12 +317,12 @@ class Tensor(Gradients, InPlace, Interop):
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
             elif isinstance(target, str) and target.startswith(("cpu", "cuda", "gpu")):  # device() refuses "gpu"
-                device = backend.device(target)
+                device = as_device(target)
             else:
                 dtype = target
         x: Tensor = self
-        if device is not None and backend.device(device) != self.device:
-            x = elementwise.Transfer.apply(x, to=backend.get(device))
+        if device is not None and as_device(device) != self.device:
+            x = elementwise.Transfer.apply(x, to=get_backend(device))
         if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
             return x
         cast: Tensor = elementwise.Cast.apply(x, dtype=dtype)
@@ -372,12 +374,12 @@ class Tensor(Gradients, InPlace, Interop):
 
     def zeros_like(self) -> "Tensor":
         """Return zeros of the same shape, dtype and device, without a gradient."""
-        on = self.storage.backend
-        return Tensor._wrap(on.zeros(self.shape, self.dtype), Storage(on))
+        backend = self.storage.backend
+        return Tensor._wrap(backend.zeros(self.shape, self.dtype), Storage(backend))
 
 
-for _name in instead().keys() - {*dir(Tensor)}:
-    setattr(Tensor, _name, Lacking("a Tensor", _name))
+for _name in replacements().keys() - {*dir(Tensor)}:
+    setattr(Tensor, _name, MissingAttribute("a Tensor", _name))
 
 
 def check_same_kind(what: str, x: Any, like: Value) -> None:

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import backend, dtypes
+from .. import dtypes
 from ..autograd import GraphError, Storage, is_grad_enabled
-from ..autograd.arguments import checked, kind_of
+from ..autograd.arguments import check_arguments, kind_of
+from ..backend import get as get_backend
 from ..dtypes import float32
 from ..ops.args import shape_of
 from ..typing import Array, DTypeLike, Number, Size
@@ -15,14 +16,14 @@ from .core import Tensor
 
 
 def _finish(array: Any, device: str, requires_grad: bool) -> Tensor:
-    """Return an array on the host as a Tensor on a device."""
-    on = backend.get(device)
-    return from_backend(on.from_numpy(array), on, requires_grad)
+    """Return a Tensor on a device with the values of an array on the host."""
+    backend = get_backend(device)
+    return from_backend(backend.from_numpy(array), backend, requires_grad)
 
 
-def from_backend(array: Any, on: Any, requires_grad: bool = False) -> Tensor:
-    """Return a Tensor around an array of the backend `on`. They share memory."""
-    x = Tensor._wrap(array, Storage(on))
+def from_backend(array: Any, backend: Any, requires_grad: bool = False) -> Tensor:
+    """Return a Tensor around an array of a backend. They share memory."""
+    x = Tensor._wrap(array, Storage(backend))
     return x if requires_grad is False else x.requires_grad_(requires_grad)
 
 
@@ -34,30 +35,30 @@ def tensor(data: Any, dtype: DTypeLike | None = None, device: str = "cpu", requi
     ValueError for lists of different lengths."""
     if isinstance(data, Tensor):
         data = data.detach()._host()
-    typed = hasattr(data, "__array__")
-    if not typed and isinstance(data, (list, tuple)):
+    has_dtype = hasattr(data, "__array__")
+    if not has_dtype and isinstance(data, (list, tuple)):
         data = _without_tensors(data)
-        typed = _first_is_typed(data)
+        has_dtype = _first_has_dtype(data)
     try:
         array = np.array(dtypes.plain("tensor", data) if isinstance(data, np.ndarray) else data)
     except ValueError as error:
         if "inhomogeneous" not in str(error):
             raise
         raise ValueError("tensor: the lists have different lengths; pad them to one length") from None
-    if dtype is None and not typed:
+    if dtype is None and not has_dtype:
         dtype = {"f": dtypes.DEFAULT_FLOAT, "u": dtypes.int64}.get(array.dtype.kind)
     if array.dtype == object:
         others = [x for x in array.flat if not isinstance(x, (int, float))]
         if others:
             raise TypeError(f"tensor: {shown(others[0])} is not a number")
-    if not typed:
+    if not has_dtype:
         dtypes.check_data("tensor", dtypes.as_dtype(dtype or dtypes.int64), array)
     wanted = dtypes.as_dtype(dtype or array.dtype)
     return _finish(array.astype(wanted, copy=False), device, requires_grad)
 
 
 def _without_tensors(data: Any, depth: int = 0) -> Any:
-    """Return nested lists with arrays in place of Tensors."""
+    """Return nested lists with an array in place of each Tensor. Raises GraphError for a Tensor with a gradient."""
     if isinstance(data, (list, tuple)):
         if depth > 64:  # the most dims that NumPy has
             raise ValueError("tensor: lists are nested more than 64 deep; does one contain itself?")
@@ -71,8 +72,8 @@ def _without_tensors(data: Any, depth: int = 0) -> Any:
     return data.detach()._host()
 
 
-def _first_is_typed(data: Any) -> bool:
-    """Return True if the first element of nested lists is an array or a scalar of NumPy's, which has a dtype."""
+def _first_has_dtype(data: Any) -> bool:
+    """Return True if the first element of nested lists has a dtype: an array, or a scalar of NumPy's."""
     while isinstance(data, (list, tuple)) and data:
         data = data[0]
     return isinstance(data, (np.ndarray, np.generic))
@@ -112,8 +113,8 @@ def full(
     shape = _sizes("full", (size,))
     dtype = dtypes.as_dtype(dtype or dtypes.DEFAULT_FLOAT)
     dtypes.check_holds("full", dtype, fill_value)
-    on = backend.get(device)
-    return from_backend(on.full(shape, fill_value, dtype), on, requires_grad)
+    backend = get_backend(device)
+    return from_backend(backend.full(shape, fill_value, dtype), backend, requires_grad)
 
 
 def zeros(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
@@ -131,7 +132,7 @@ def empty(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires
     return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-@checked
+@check_arguments
 def full_like(
     input: Tensor, fill_value: Number, dtype: DTypeLike | None = None, device: str | None = None,
     requires_grad: bool = False,
@@ -140,7 +141,7 @@ def full_like(
     return full(input.shape, fill_value, dtype or input.dtype, device or input.device, requires_grad)
 
 
-@checked
+@check_arguments
 def zeros_like(
     input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
@@ -148,7 +149,7 @@ def zeros_like(
     return full_like(input, 0, dtype, device, requires_grad)
 
 
-@checked
+@check_arguments
 def ones_like(
     input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
@@ -156,7 +157,7 @@ def ones_like(
     return full_like(input, 1, dtype, device, requires_grad)
 
 
-@checked
+@check_arguments
 def arange(
     start: float, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None, device: str = "cpu",
     requires_grad: bool = False,
@@ -169,11 +170,11 @@ def arange(
     dtypes.check_holds("arange", dtypes.int64, *(v for v in (start, end, step) if isinstance(v, int)))
     if dtype is None:
         dtype = dtypes.DEFAULT_FLOAT if any(isinstance(v, float) for v in (start, end, step)) else dtypes.int64
-    on = backend.get(device)
-    return from_backend(on.arange(start, end, step, dtypes.as_dtype(dtype)), on, requires_grad)
+    backend = get_backend(device)
+    return from_backend(backend.arange(start, end, step, dtypes.as_dtype(dtype)), backend, requires_grad)
 
 
-@checked
+@check_arguments
 def linspace(
     start: float, end: float, steps: int, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
@@ -181,7 +182,7 @@ def linspace(
     return _finish(np.linspace(start, end, steps).astype(dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-@checked
+@check_arguments
 def eye(
     n: int, m: int | None = None, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
@@ -189,7 +190,7 @@ def eye(
     return _finish(np.eye(n, m, dtype=dtypes.as_dtype(dtype)), device, requires_grad)
 
 
-@checked
+@check_arguments
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     """Return int64 (…, num_classes) of an int Tensor (…): 1 at the class, else 0. num_classes -1: the largest class +
     1.

@@ -9,12 +9,12 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ..autograd import GraphError, Value, is_grad_enabled
-from ..autograd.arguments import checked
+from ..autograd.arguments import check_arguments
 from ..base.errors import devices_differ
 from ..dtypes import check_holds, plain
 from ..ops import public as ops
-from ..ops.args import fitting
-from ..ops.index import parsed_index
+from ..ops.args import fit_number
+from ..ops.index import parse_index
 from ..random import Generator, default_generator
 from ..typing import F, Index, Number, Operand
 from .attributes import Attributes
@@ -35,7 +35,7 @@ def _in_place(op: F) -> F:
                 raise ValueError(f"{name}_: {y.dtype} {y.shape} does not fit into {self.dtype} {self.shape}")
             self.storage.backend.setitem(self.array, (...,), y.array)
 
-        return self._changed(f"{name}_", write, *args, *kwargs.values())
+        return self._change(f"{name}_", write, *args, *kwargs.values())
 
     method.__name__ = f"{name}_"
     method.__doc__ = (
@@ -52,7 +52,7 @@ class InPlace(Attributes):
 
     __slots__ = ()
 
-    def _changed(self: T, what: str, write: Callable[[], object], *others: Any, copies: bool = False) -> T:
+    def _change(self: T, what: str, write: Callable[[], object], *others: Any, copies: bool = False) -> T:
         """Call write(), which changes this tensor in place, and count the change unless it raises. Returns the tensor.
 
         what: the method, for errors. others: the arguments. Raises if the graph would have to record the change. Raises
@@ -88,7 +88,7 @@ class InPlace(Attributes):
             here = other.storage.backend is self.storage.backend
             return other.array if here else other.detach().to(self.device).array
         if isinstance(other, int | np.integer) and self.dtype.kind in "iu":
-            return fitting(what.removesuffix("_"), int(other), self.dtype)
+            return fit_number(what.removesuffix("_"), int(other), self.dtype)
         if what in ("copy_", "fill_", "zero_", "assignment"):
             check_holds(what.removesuffix("_"), self.dtype, other)
         return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(plain(what, other))
@@ -103,7 +103,7 @@ class InPlace(Attributes):
                 kind, shape = getattr(other, "dtype", type(other).__name__), getattr(other, "shape", ())
                 raise ValueError(f"{what}: {kind} {shape} does not fit into {self.dtype} {self.shape}") from None
 
-        return self._changed(what, write, other)
+        return self._change(what, write, other)
 
     def add_(self: T, other: Operand, *, alpha: float = 1) -> T:
         """self += alpha * other, in place; other is broadcast. Raises ValueError if the result has another shape or
@@ -125,11 +125,11 @@ class InPlace(Attributes):
     def copy_(self: T, src: Operand, non_blocking: bool = False) -> T:
         """Copy the values of src, on any device, broadcast to self's shape and cast to its dtype, in place. Raises
         ValueError if they do not broadcast, and GraphError as add_ does."""
-        return self._copied("copy_", src)
+        return self._copy_values("copy_", src)
 
-    def _copied(self: T, what: str, src: Operand) -> T:
-        on = self.storage.backend
-        return self._changed(what, lambda: on.setitem(self.array, (...,), self._raw(what, src)), src, copies=True)
+    def _copy_values(self: T, what: str, src: Operand) -> T:
+        backend = self.storage.backend
+        return self._change(what, lambda: backend.setitem(self.array, (...,), self._raw(what, src)), src, copies=True)
 
     clamp_, masked_fill_, sqrt_ = _in_place(ops.clamp), _in_place(ops.masked_fill), _in_place(ops.sqrt)
 
@@ -147,56 +147,56 @@ class InPlace(Attributes):
 
     def fill_(self: T, value: Number) -> T:
         """Set every element to value, a number, cast to self's dtype, in place."""
-        return self._copied("fill_", value)
+        return self._copy_values("fill_", value)
 
     def zero_(self: T) -> T:
         """Set every element to 0, in place."""
-        return self._copied("zero_", 0)
+        return self._copy_values("zero_", 0)
 
-    @checked
+    @check_arguments
     def uniform_(self: T, a: float = 0.0, b: float = 1.0, *, generator: Generator | None = None) -> T:
         """Fill with uniform numbers in [a, b), in place. Raises ValueError if b < a, and TypeError unless this holds
         floats."""
         if b < a:
             raise ValueError(f"uniform_: there are no numbers from {a} up to {b}")
-        return self._drawn("uniform_", Generator.uniform, b - a, a, generator)
+        return self._draw("uniform_", Generator.uniform, b - a, a, generator)
 
-    @checked
+    @check_arguments
     def normal_(self: T, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> T:
         """Fill with normal numbers, in place. Raises ValueError if std < 0, and TypeError unless this holds floats."""
         if std < 0:
             raise ValueError(f"normal_: std must not be negative, got {std}")
-        return self._drawn("normal_", Generator.normal, std, mean, generator)
+        return self._draw("normal_", Generator.normal, std, mean, generator)
 
-    def _drawn(
+    def _draw(
         self: T, what: str, draw: Callable[..., Any], scale: float, shift: float, generator: Generator | None
     ) -> T:
         """Fill with scale * (numbers drawn by `draw`, a method of Generator) + shift."""
         if self.dtype.kind != "f":
             raise TypeError(f"{what}: the numbers are floats, and this tensor is {self.dtype}")
-        on = self.storage.backend
+        backend = self.storage.backend
 
         def write() -> None:
-            x = draw(default_generator if generator is None else generator, self.shape, self.dtype, on)
-            x = on.add(on.mul(x, float(scale), out=x), float(shift), out=x)
-            on.setitem(self.array, (...,), x)
+            x = draw(default_generator if generator is None else generator, self.shape, self.dtype, backend)
+            x = backend.add(backend.mul(x, float(scale), out=x), float(shift), out=x)
+            backend.setitem(self.array, (...,), x)
 
-        return self._changed(what, write)
+        return self._change(what, write)
 
     def __setitem__(self, index: Index, value: Operand) -> None:
         """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
-        on = self.storage.backend
+        backend = self.storage.backend
 
         def write() -> None:
             array = self.array
-            *views, last = parsed_index(self, index)
+            *views, last = parse_index(self, index)
             for part in views:
-                array = on.getitem(array, part)
-            on.setitem(array, last, self._raw("assignment", value))
+                array = backend.getitem(array, part)
+            backend.setitem(array, last, self._raw("assignment", value))
 
-        self._changed(_ASSIGNMENT, write, value, copies=True)
+        self._change(_ASSIGNMENT, write, value, copies=True)
 
-    def _augmented(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> Any:
+    def _augment(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> Any:
         """x += y and the like: in place if nothing is recorded, else a new tensor, so that every graph stays right."""
         recorded = self.node is not None or (isinstance(other, Value) and other.node is not None)
         if not (is_grad_enabled() and recorded):
@@ -206,13 +206,13 @@ class InPlace(Attributes):
         return function(self, other)
 
     def __iadd__(self: T, other: Operand) -> T:  # type: ignore[misc]
-        return cast(T, self._augmented(other, ops.add, InPlace.add_))
+        return cast(T, self._augment(other, ops.add, InPlace.add_))
 
     def __isub__(self: T, other: Operand) -> T:  # type: ignore[misc]
-        return cast(T, self._augmented(other, ops.sub, InPlace.sub_))
+        return cast(T, self._augment(other, ops.sub, InPlace.sub_))
 
     def __imul__(self: T, other: Operand) -> T:  # type: ignore[misc]
-        return cast(T, self._augmented(other, ops.mul, InPlace.mul_))
+        return cast(T, self._augment(other, ops.mul, InPlace.mul_))
 
     def __itruediv__(self: T, other: Operand) -> T:  # type: ignore[misc]
-        return cast(T, self._augmented(other, ops.div, InPlace.div_))
+        return cast(T, self._augment(other, ops.div, InPlace.div_))

@@ -1,10 +1,10 @@
-"""Tensors and what is around them: NumPy, copies, Python's numbers. Nothing here drops a gradient silently."""
+"""Exchange with NumPy and Python: arrays, copies, pickles, numbers. Nothing here drops a gradient silently."""
 
 import copy
 from typing import TYPE_CHECKING, Any
 
-from .. import backend
 from ..autograd import GraphError, Storage
+from ..backend import get as get_backend
 from ..base.capturing import refuse
 from ..ops import public as ops
 from ..typing import Array
@@ -53,12 +53,12 @@ class Interop(Attributes):
         return self.numpy().astype(dtype or self.dtype, copy=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What pickle and copy.copy keep: the values, the device and requires_grad, but not the graph or .grad.
+        """Return what pickle and copy.copy keep: the values, the device and requires_grad, but not the graph or .grad.
 
         Tensors that share memory no longer share it afterwards. Loading raises backend.DeviceError if the device is
         missing: for another machine, pickle x.cpu() or save a checkpoint."""
         self._check_leaf()
-        return _rebuilt, (type(self), self._host().copy(), self.requires_grad, str(self.device))
+        return _rebuild, (type(self), self._host().copy(), self.requires_grad, str(self.device))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Return a leaf on the same device with memory, .grad and attributes of its own, but no hooks.
@@ -67,10 +67,10 @@ class Interop(Attributes):
         one Tensor."""
         refuse("copying a Tensor with deepcopy")
         self._check_leaf()
-        on = self.storage.backend
+        backend = self.storage.backend
         y: Any = object.__new__(type(self))
         memo[id(self)] = y
-        y.array, y.storage, y.node = on.copy(self.array), Storage(on), None
+        y.array, y.storage, y.node = backend.copy(self.array), Storage(backend), None
         if self.requires_grad:
             y.requires_grad_()
             y.grad = copy.deepcopy(self.grad, memo)
@@ -119,8 +119,8 @@ class Interop(Attributes):
         return bool(self.item())
 
 
-def _rebuilt(cls: Any, array: Any, requires_grad: bool, device: str = "cpu") -> Any:
-    """Return the Tensor that a pickle holds."""
-    on = backend.get(device)
-    x = cls._wrap(on.from_numpy(array), Storage(on))
+def _rebuild(cls: Any, array: Any, requires_grad: bool, device: str = "cpu") -> Any:
+    """Return the Tensor of a pickle."""
+    backend = get_backend(device)
+    x = cls._wrap(backend.from_numpy(array), Storage(backend))
     return x.requires_grad_(requires_grad) if type(x) is cls else cls(x, requires_grad)

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import backend, dtypes
-from ..autograd.arguments import checked
+from .. import dtypes
+from ..autograd.arguments import check_arguments
+from ..backend import get as get_backend
 from ..dtypes import float32, int64
 from ..random import Generator, default_generator
 from ..typing import DTypeLike, Size
@@ -20,14 +21,14 @@ def _or_default(generator: Generator | None) -> Generator:
     return default_generator if generator is None else generator
 
 
-def _drawn(
+def _draw(
     name: str, draw: Any, shape: Any, dtype: Any, device: str, requires_grad: bool, generator: Generator | None
 ) -> Tensor:
     """Return numbers drawn by `draw`, a method of Generator, as a Tensor. name: of the public function."""
-    dtype, on = dtypes.as_dtype(dtype), backend.get(device)
+    dtype, backend = dtypes.as_dtype(dtype), get_backend(device)
     if dtype.kind != "f":
         raise TypeError(f"{name} makes floats, not {dtype}; for integers use randint")
-    return from_backend(draw(_or_default(generator), shape, dtype, on), on, requires_grad)
+    return from_backend(draw(_or_default(generator), shape, dtype, backend), backend, requires_grad)
 
 
 def rand(
@@ -35,7 +36,7 @@ def rand(
     generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
     """Return uniform numbers in [0, 1): rand(2, 3) or rand((2, 3)). Raises TypeError unless dtype is a float."""
-    return _drawn("rand", Generator.uniform, _sizes("rand", size), dtype, device, requires_grad, generator)
+    return _draw("rand", Generator.uniform, _sizes("rand", size), dtype, device, requires_grad, generator)
 
 
 def randn(
@@ -43,20 +44,20 @@ def randn(
     generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
     """Return standard normal numbers: randn(2, 3) or randn((2, 3)). Raises TypeError unless dtype is a float."""
-    return _drawn("randn", Generator.normal, _sizes("randn", size), dtype, device, requires_grad, generator)
+    return _draw("randn", Generator.normal, _sizes("randn", size), dtype, device, requires_grad, generator)
 
 
-@checked
+@check_arguments
 def randn_like(
     input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
 ) -> Tensor:
     """Return standard normal numbers of input's shape; of its dtype and device by default. Raises TypeError unless the
     dtype is a float."""
     dtype, device = dtype or input.dtype, device or input.device
-    return _drawn("randn_like", Generator.normal, input.shape, dtype, device, False, generator)
+    return _draw("randn_like", Generator.normal, input.shape, dtype, device, False, generator)
 
 
-@checked
+@check_arguments
 def randint(
     low: int, high: Any, size: Any = None, *, dtype: DTypeLike = int64, device: str = "cpu",
     generator: Generator | None = None,
@@ -68,13 +69,13 @@ def randint(
     return _finish(numbers.astype(dtypes.as_dtype(dtype), copy=False), device, False)
 
 
-@checked
+@check_arguments
 def randperm(n: int, device: str = "cpu", generator: Generator | None = None) -> Tensor:
     """Return range(n) in random order: (n,), int64."""
     return _finish(_or_default(generator).permutation(n), device, False)
 
 
-@checked
+@check_arguments
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, generator: Generator | None = None
 ) -> Tensor:

@@ -152,7 +152,7 @@ class Run:
         self.batches = text.Batches(train_ids, T, B, Generator(seed + 2**32), "training split")
         self.val_batches = text.fixed_batches(val_ids, T, B, settings["eval_batches"], "validation split")
         manual_seed(seed)  # for the initial weights, which are the same in all processes
-        with cli.refusing(ValueError):
+        with cli.as_command_errors(ValueError):
             self.model = model = recipe.model(settings, len(self.vocab)).to(device)
         self.optimizer = optimizer = recipe.optimizer(model, settings)
         self.shares = [group["lr"] for group in optimizer.param_groups]  # each group's share of the learning rate

@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from . import data
-from ..base.missing import attributes
+from ..base.missing import module_getattr
 
 __all__ = ["data"]
 
 if not TYPE_CHECKING:  # to mypy a module with __getattr__ would have every name
-    data.__getattr__ = attributes(data.__name__)
+    data.__getattr__ = module_getattr(data.__name__)

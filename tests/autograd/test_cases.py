@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad as mg
-from minigrad.autograd import declared, registry
+from minigrad.autograd import declaration_of, registry
 from minigrad.autograd.cases import Fixed, apart, booleans, case, integers, normal, positive, uniform
 
 
@@ -85,11 +85,11 @@ def test_a_parameter_hides_nothing_of_an_op(name):
 
 def test_a_declaration_is_found_by_its_name_class_or_function():
     softmax = registry["softmax"]
-    assert declared("softmax") is declared(softmax.source) is softmax
-    assert declared(mg.std) is declared("std") and declared(mg.einsum) is declared("einsum")
+    assert declaration_of("softmax") is declaration_of(softmax.source) is softmax
+    assert declaration_of(mg.std) is declaration_of("std") and declaration_of(mg.einsum) is declaration_of("einsum")
     for unknown in ("sofmax", print):
         with pytest.raises(ValueError, match=r"no op called '(sofmax|print)' is declared"):
-            declared(unknown)
+            declaration_of(unknown)
 
 
 def test_what_an_op_says_of_itself_stands():

@@ -194,9 +194,9 @@ def test_the_lines_to_type_name_the_program_that_was_started(monkeypatch, tmp_pa
     program.parent.mkdir()
     program.touch(mode=0o755)
     monkeypatch.setattr(sys, "argv", [str(program), "train"])
-    assert cli.typed("sample", "--prompt=a b") == f"{program} sample '--prompt=a b'"
+    assert cli.command_line("sample", "--prompt=a b") == f"{program} sample '--prompt=a b'"
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    assert cli.typed("train") == "minigrad train"
+    assert cli.command_line("train") == "minigrad train"
 
 
 # --------------------------------------------------------------------------------------------------- as real processes

@@ -8,7 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, optim
-from minigrad.base.missing import instead
+from minigrad.base.missing import replacements
 from minigrad.nn import functional as F
 
 
@@ -95,8 +95,8 @@ def test_closures_and_groups():
 def test_what_is_missing_says_what_to_write_instead():
     """Each name of base/missing.txt is missing, and each name that it recommends exists."""
     places = mg, nn, F, nn.init, nn.utils, optim, mg.utils.data, mg.ones(1)
-    assert len(instead()) > 150
-    for name, here in instead().items():
+    assert len(replacements()) > 150
+    for name, here in replacements().items():
         lacking = [place for place in places if not hasattr(place, name)]
         assert len(lacking) >= len(places) - 1, name  # one_hot, half and a few are in another place than PyTorch's
         for place in lacking:

@@ -8,7 +8,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.backend import reference
-from minigrad.backend.launch import Launched
+from minigrad.backend.launch import KernelBackend
 from minigrad.backend.launch.attention import Shape, dk_dv_bytes, dq_bytes, forward_bytes
 from minigrad.nn import functional as F
 
@@ -78,7 +78,7 @@ def test_heads_of_any_size(n, d_k, d_v):
 
 def test_kernels_say_what_fits():
     """The tile is the largest of which two blocks fit into the shared memory of a multiprocessor, or else one."""
-    on = Launched()
+    on = KernelBackend()
     sizes = 1, 32, 33, 64, 65, 128, 129, 256, 257
     found = {D: [on._shape(np.dtype(t), D, dk_dv_bytes) for t in ("float16", "float32", "float64")] for D in sizes}
     assert [found[D][0].tensor for D in sizes[:-1]] == [True] * 6 + [False] * 2  # float16, up to 128

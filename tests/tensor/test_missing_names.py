@@ -9,7 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad.base import missing
-from minigrad.base.missing import instead
+from minigrad.base.missing import replacements
 from minigrad.nn import functional as F
 
 RNG = np.random.default_rng(0)
@@ -58,14 +58,14 @@ SCALED = {"ceil": 3, "trunc": 3, "fmod": 9}  # so that there are integers to rou
 def test_one_name_one_answer():
     lines = Path(missing.__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
     names = [name for line in lines for name in line.partition(": ")[0].split()]
-    assert len(names) == len(set(names)) == len(instead())
-    assert (instead()["ravel"], instead()["swapaxes"]) == ("x.flatten()", "x.transpose(dim0, dim1)")
+    assert len(names) == len(set(names)) == len(replacements())
+    assert (replacements()["ravel"], replacements()["swapaxes"]) == ("x.flatten()", "x.transpose(dim0, dim1)")
     assert {*TORCH} <= {*names}
 
 
 def formula(name):
     """Return the code of an answer: the text before a condition such as ", for n elements"."""
-    return re.split(r", (?:of|for|in|its|with|where)\b", instead()[name])[0]
+    return re.split(r", (?:of|for|in|its|with|where)\b", replacements()[name])[0]
 
 
 @pytest.mark.oracle

@@ -5,14 +5,14 @@ import math
 import numpy as np
 
 from ...autograd import no_grad
-from ...autograd.arguments import checked
+from ...autograd.arguments import check_arguments
 from ...dtypes import float64
 from ...random import Generator
 from ...tensor import Tensor, as_tensor, rand, tensor
 from ..utils import evaluating
 
 
-@checked
+@check_arguments
 def choose(
     logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
     generator: Generator | None = None,

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from ...autograd.arguments import checked
+from ...autograd.arguments import check_arguments
 from ...dtypes import float64
 from ...random import Generator
 from ...tensor import Tensor, arange
@@ -126,7 +126,7 @@ class GPT(Module):
         """Return logits (B, T, V) for the trunk's output x (B, T, C)."""
         return F.linear(x, self.wte.weight) if self.lm_head is None else self.lm_head(x)
 
-    @checked
+    @check_arguments
     def generate(self, prompts: Any, max_new_tokens: int, temperature: float = 1.0, top_k: int | None = None,
                  top_p: float | None = None, generator: Generator | None = None, use_cache: bool = True,
                  each: Callable[[Array], object] | None = None) -> Any:  # fmt: skip
