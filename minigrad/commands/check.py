@@ -19,7 +19,7 @@ from .. import backend
 from ..autograd import registry
 from ..base import cli
 from ..base.errors import similar
-from ..gradcheck.report import told
+from ..gradcheck.report import exception_text
 from ..gradcheck.sweep import summary, sweep, table, worst_first
 from ..gradcheck.verdicts import KINK, PASS, WARN
 
@@ -100,7 +100,7 @@ def load(name):
     except (Exception, SystemExit) as error:
         lines = [call.lineno for call in traceback.extract_tb(error.__traceback__) if call.filename == str(path)]
         where = f", at its line {lines[-1]}" if lines else ""
-        raise cli.CommandError(f"cannot import {name}: {told(error)}{where}") from None
+        raise cli.CommandError(f"cannot import {name}: {exception_text(error)}{where}") from None
     if path and os.path.realpath(getattr(module, "__file__", None) or "") != str(path):
         raise cli.CommandError(f"cannot import {name}: another module is called {path.stem!r} already; rename the file")
     return module.__name__

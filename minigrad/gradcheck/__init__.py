@@ -25,10 +25,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _Called(types.ModuleType):
+class _CallableModule(types.ModuleType):
     """This module, which can be called: mg.gradcheck(fn, *inputs) is what people type first."""
 
     __call__ = staticmethod(gradcheck)
 
 
-sys.modules[__name__].__class__ = _Called
+sys.modules[__name__].__class__ = _CallableModule

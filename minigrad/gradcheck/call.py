@@ -12,17 +12,19 @@ from ..nn import Module
 from ..random import default_generator
 from ..replay.captured import Captured
 from ..tensor import Tensor
-from .pair import Pair, entered
-from .subject import Leaf, Subject, branches, flat, host, mapped, nothing_returned, to_tensor
+from .pair import Pair, share_memory
+from .subject import Leaf, Subject, branches, host, map_tensors, no_floats_message, tensors_in, to_tensor
 
 
 class Keywords(dict):
     """Keyword arguments, as the last input of a function."""
 
 
-def prepared(fn, inputs, kwargs=None, vjp=None):
-    """Return (fn, inputs) for subject_of and the probes. A single tuple of inputs is unpacked, keyword arguments become
-    the last input, and a function of arrays with its vjp becomes a function of Tensors."""
+def prepare(fn, inputs, kwargs=None, vjp=None):
+    """Return (fn, inputs) for subject_of and the probes.
+
+    A single tuple of inputs is unpacked, keyword arguments become the last input, and a function of arrays with its vjp
+    becomes a function of Tensors."""
     if not callable(fn):
         raise TypeError(f"gradcheck: the first argument must be a function; got {fn!r}")
     if isinstance(fn, Captured):  # a captured call leaves no graph: check the function itself
@@ -30,18 +32,18 @@ def prepared(fn, inputs, kwargs=None, vjp=None):
     inputs = inputs[0] if len(inputs) == 1 and type(inputs[0]) is tuple else inputs
     if kwargs:
         inputs = (*inputs, Keywords(kwargs))
-    ours = flat((inputs, getattr(unbound(fn), "__self__", unbound(fn))), of=(Tensor, Module))
-    if ours or not any(x.dtype.kind in "fc" for x in flat(inputs, of=np.ndarray)):
+    ours = tensors_in((inputs, getattr(without_partial(fn), "__self__", without_partial(fn))), of=(Tensor, Module))
+    if ours or not any(x.dtype.kind in "fc" for x in tensors_in(inputs, of=np.ndarray)):
         if vjp is not None:
             raise TypeError("gradcheck: vjp is for functions of NumPy arrays; others have gradients of their own")
         return fn, inputs
     if vjp is None:
         raise TypeError("NumPy arrays have no gradient: pass Tensors, or vjp=, a function (dy, *inputs) -> gradients")
-    return Pair(fn, vjp), mapped(inputs, entered, of=np.ndarray)
+    return Pair(fn, vjp), map_tensors(inputs, share_memory, of=np.ndarray)
 
 
 def call_with(function, inputs):
-    """Return function(*inputs), the last of which may be Keywords."""
+    """Return function(*inputs). If the last of the inputs is Keywords, they are keyword arguments."""
     if inputs and isinstance(inputs[-1], Keywords):
         return function(*inputs[:-1], **inputs[-1])
     return function(*inputs)
@@ -78,9 +80,9 @@ class _Call:
         names = argument_names(fn, len(inputs))
         for x, name in zip(inputs, names):
             self.collect(x, name)
-        self.module = _module_of(fn)
+        self.module = _find_module(fn)
         self.collect(self.module, "")
-        self.chosen = _chosen(list(self.leaves.values()), wrt, names)
+        self.chosen = _choose_leaves(list(self.leaves.values()), wrt, names)
         self.position = {id(leaf.tensor): i for i, leaf in enumerate(self.chosen)}
         self.parameters = [leaf.tensor for leaf in self.leaves.values() if leaf.parameter]
         self.fixed = [x for x in self.leaves.values() if x.parameter and id(x.tensor) not in self.position]
@@ -101,7 +103,7 @@ class _Call:
     def __call__(self, tensors):
         """fn's outputs, with `tensors` for the chosen leaves. Other floats are cast to their dtype, on their device."""
         try:
-            y = call_with(self.function, self.replaced(tensors))
+            y = call_with(self.function, self.with_tensors(tensors))
         except TypeError as error:
             about = re.search("double|float|dtype", str(error), re.IGNORECASE) and tensors[0].dtype == np.float64
             if about and any(leaf.given.dtype != np.float64 for leaf in self.chosen):
@@ -109,19 +111,19 @@ class _Call:
                     "gradcheck computes in float64: pass the tensors that the function closes over as inputs"
                 )
             raise
-        if not any(x.dtype.kind == "f" for x in flat(y)):  # any gradient would pass
-            raise TypeError(nothing_returned(y))
+        if not any(x.dtype.kind == "f" for x in tensors_in(y)):  # any gradient would pass
+            raise TypeError(no_floats_message(y))
         return y
 
-    def replaced(self, tensors):
-        """The user's inputs with `tensors` for the chosen leaves."""
+    def with_tensors(self, tensors):
+        """The user's inputs with `tensors` in place of the chosen leaves, and copies of all other Tensors."""
         self.constants.clear()
         like = tensors[0]
         for leaf in self.fixed:
             p, x = leaf.tensor, to_tensor(leaf.array.astype(like.dtype), like)
             p.array, p.storage, p.node = x.array, x.storage, None
 
-        def replaced(x):
+        def replace(x):
             if id(x) in self.position:
                 return tensors[self.position[id(x)]]
             leaf = self.leaves.get(id(x))
@@ -130,15 +132,16 @@ class _Call:
             self.constants.append((name, constant.array, array))
             return constant
 
-        return mapped(tuple(self.inputs), replaced)
+        return map_tensors(tuple(self.inputs), replace)
 
 
-def _module_of(fn):
+def _find_module(fn):
     """Return the Module that fn is, or whose method it is; None for other functions."""
-    return next((x for x in (unbound(fn), getattr(unbound(fn), "__self__", None)) if isinstance(x, Module)), None)
+    fn = without_partial(fn)
+    return next((x for x in (fn, getattr(fn, "__self__", None)) if isinstance(x, Module)), None)
 
 
-def _chosen(leaves, wrt, names):
+def _choose_leaves(leaves, wrt, names):
     """Return the leaves to check: those that `wrt` names; by default those that require a gradient, or all Tensors if
     none does."""
     if wrt is None:
@@ -150,9 +153,9 @@ def _chosen(leaves, wrt, names):
             if isinstance(w, int) and not -len(names) <= w < len(names):
                 raise ValueError(f"gradcheck: wrt={w!r} is none of the {len(names)} inputs")
         wanted = [names[w] if isinstance(w, int) else str(w) for w in wanted]
-        chosen = [x for x in leaves if any(_within(x.name, w) for w in wanted)]
+        chosen = [x for x in leaves if any(_contains(x.name, w) for w in wanted)]
         for w in wanted:
-            if not any(_within(x.name, w) for x in leaves):
+            if not any(_contains(x.name, w) for x in leaves):
                 raise ValueError(f"gradcheck: wrt={w!r} is none of {', '.join(x.name for x in leaves)}")
     if not chosen:
         raise ValueError(
@@ -162,7 +165,7 @@ def _chosen(leaves, wrt, names):
     return chosen
 
 
-def _within(name, path):
+def _contains(name, path):
     """True if the path names this leaf, or something that contains it: 'model.blocks' contains 'model.blocks.0.mlp'."""
     return name == path or name.startswith((path + ".", path + "["))
 
@@ -172,12 +175,12 @@ def _within(name, path):
 
 def op_of(fn):
     """Return the Op subclass that fn is, or whose apply it is; None for other functions."""
-    fn = unbound(fn)
+    fn = without_partial(fn)
     cls = fn if isinstance(fn, type) else getattr(fn, "__self__", None)
     return cls if isinstance(cls, type) and issubclass(cls, autograd.Op) else None
 
 
-def unbound(fn):
+def without_partial(fn):
     """Return fn without the arguments that functools.partial has bound."""
     while isinstance(fn, partial):
         fn = fn.func
@@ -186,11 +189,11 @@ def unbound(fn):
 
 def label_of(fn):
     """Return fn's name in reports: the name of an op or function, or the file and line of a lambda."""
-    op, fn = op_of(fn), unbound(fn)
+    op, fn = op_of(fn), without_partial(fn)
     if op:
         return op.name
     if isinstance(fn, Pair):
-        fn = unbound(fn.__wrapped__)
+        fn = without_partial(fn.__wrapped__)
     code = getattr(fn, "__code__", None)
     name = getattr(fn, "__qualname__" if code else "__name__", None) or type(fn).__name__
     return f"lambda at {code.co_filename}:{code.co_firstlineno}" if code and "<lambda>" in name else name

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .call import prepared, subject_of
+from .call import prepare, subject_of
 from .compare import Comparison, check_directions, check_elements
 from .culprit import excuse_kinks, find_culprit
 from .probes import PROBES, SALT, run_probes
@@ -69,7 +69,7 @@ def gradcheck(
         mode=mode, kinks=kinks, directions=directions, order=order, seed=seed, rtol=rtol, atol=atol, eps=eps,
     )  # fmt: skip
     names = _probe_names(probes, mode)
-    fn, inputs = prepared(fn, inputs, kwargs, vjp)
+    fn, inputs = prepare(fn, inputs, kwargs, vjp)
     rng = np.random.default_rng([SALT, seed])
     began = time.perf_counter()
     with subject_of(fn, inputs, wrt) as subject, np.errstate(all="ignore"):

@@ -1,5 +1,5 @@
-"""Comparing gradients with differences at one point: element by element, or along random directions, of which a wrong
-one is bisected down to its element. verdicts.py has the rules for each pair of numbers."""
+"""Compare gradients with differences at one point: element by element, or along random directions, of which a wrong one
+is bisected down to its element. verdicts.py has the rules for each pair of numbers."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 from ..autograd import Value, watch
 from .differences import AGREES, EPS, LEAST_JUMP, PLATEAU, RATIO, STEP, derivative, derivatives, survey, survey_steps
 from .report import Finding, patterns, ratio_hint
-from .subject import PRECISION, host, joined, split
+from .subject import PRECISION, host, split, to_vector
 from .verdicts import CODE, FAIL, INCONCLUSIVE, KINK, MEANING, NONFINITE, PASS, SEVERITY, Pairs
 
 # An error bar decides nothing if it is wider than this part of the gradient:
@@ -30,36 +30,39 @@ class Gradients:
 
     cotangents: Any  # (K, elements of the outputs); None: each defined output alone
     arrays: list  # for each cotangent, the gradient of each leaf
-    noise: np.ndarray  # (K,): what rounding does to the weighted outputs
+    noise: np.ndarray  # (K,): the error that rounding makes in the weighted outputs; see Comparison
     terms: np.ndarray  # (K,): the size of the terms that add up to a gradient, before any of them cancels
 
 
 class Steps(NamedTuple):
-    """Steps along a direction."""
+    """The steps along a direction."""
 
-    first: float
-    highest: float
-    largest: float  # the largest |x| that moves
+    first: float  # the first step of the first look
+    largest: float  # the first step of the second look
+    max_abs_x: float  # the largest |x| that moves
 
     @property
-    def least(self):
-        """The step below which x + h would be rounded."""
-        return 64 * EPS * self.largest
+    def smallest_exact(self):
+        """The smallest step at which x + h is still exact."""
+        return 64 * EPS * self.max_abs_x
 
 
 class Comparison:
     """A Subject's backward against differences of its forward, at its point. `findings` collects the results.
 
-    A value v on the way is off by about eps |v|, and the weighted outputs then by |dv| eps |v|, where dv is v's
-    gradient. Four times the root of the sum of their squares is the `noise` of the differences; that root without eps
-    is the size of the `terms`. The outputs alone would not tell: 1 - erf(5) is 1e-12, and off by 1e-16. (Iri 1984)"""
+    The noise of the differences is estimated from all intermediate values v, each of which rounding changes by about
+    eps |v|, and from their gradients dv (Iri 1984):
+
+        noise = 4 √Σ (eps |v| |dv|)²        terms = √Σ (|v| |dv|)²
+
+    The outputs alone would not tell: 1 - erf(5) is 1e-12, and its error is 1e-16."""
 
     def __init__(self, subject, rng, rtol=1e-7, atol=0.0, first_step=None, step_factor=1.0):
         self.subject, self.rng, self.atol, self.first_step = subject, rng, atol, first_step
         self.step_factor = step_factor  # not 1: rounding may be the same at all powers of two
         self.findings: list = []
         self.squared_noise = self.squared_terms = 0.0  # sums over the latest backward
-        self.coarsest_eps = EPS  # eps of the coarsest float dtype on the way
+        self.coarsest_eps = EPS  # eps of the coarsest float dtype of an intermediate value
         values = {}  # node -> (the array that an op computed, eps of its numbers, the size of terms that cancel in it)
 
         def keep(op, inputs, outputs):
@@ -120,7 +123,7 @@ class Comparison:
 
         def change(t):
             if t not in known:
-                y = self.subject.values(self.subject.shifted(direction, self.step_factor * t))
+                y = self.subject.values(self.subject.point_along(direction, self.step_factor * t))
                 if y.shape != self.y.shape:
                     raise ValueError(f"gradcheck: {self.y.size} output elements here, but {y.size} a step away")
                 difference = (y - self.y)[self.defined] / self.step_factor
@@ -140,24 +143,25 @@ class Comparison:
         step *= 2 ** round(math.log2(self.coarsest_eps / EPS) / 6)
         sizes = sizes[np.isfinite(sizes)]
         smallest = sizes[sizes > 0].min(initial=np.inf)
-        highest = max(4 * step, FAR, smallest / 8 if smallest < np.inf else 0)
-        return Steps(step, highest, float(sizes.max(initial=0)))
+        largest = max(4 * step, FAR, smallest / 8 if smallest < np.inf else 0)
+        return Steps(step, largest, float(sizes.max(initial=0)))
 
     def slope(self, direction, cotangents, noise):
         """The Derivative along a direction, at the first look."""
         steps = self.steps(direction)
-        return derivative(self.path(direction, cotangents), noise, steps.first, steps.least)
+        return derivative(self.path(direction, cotangents), noise, steps.first, steps.smallest_exact)
 
     def compare(self, directions, analytic, size, gradients):
-        """The Pairs for the derivatives along n directions, a row each. analytic, (n, K): what `gradients` say. size,
-        (K,): how large the derivatives for the same cotangent are along others.
+        """The Pairs for the derivatives along n directions, a row for each direction.
 
-        What disagrees, or what rounding hides, gets a second look, at steps of all sizes."""
+        analytic, (n, K): the derivatives by `gradients`. size, (K,): the size of the derivatives for the same cotangent
+        along other directions. A pair that disagrees, or whose error bar is wide, gets a second look, at steps of all
+        sizes."""
         noise = gradients.noise
         paths = [self.path(direction, gradients.cotangents) for direction in directions]
         steps = [self.steps(direction) for direction in directions]
-        first_steps, least_steps = [s.first for s in steps], [s.least for s in steps]
-        first = derivatives(paths, noise, first_steps, least_steps, analytic, min(AGREES, self.rtol / 100))
+        first_steps, smallest_steps = [s.first for s in steps], [s.smallest_exact for s in steps]
+        first = derivatives(paths, noise, first_steps, smallest_steps, analytic, min(AGREES, self.rtol / 100))
         pairs = self.pairs(analytic, first, size, gradients.terms)
         doubtful = self._doubtful(pairs, size, noise, paths, steps)
         for i in np.flatnonzero(doubtful.any(axis=1)):
@@ -165,53 +169,67 @@ class Comparison:
         return pairs
 
     def _doubtful(self, pairs, size, noise, paths, steps):
-        """bool (n, K): the pair needs a second look. It disagrees; or the function moves and the bar is wide; or the
-        function does not move at the first steps, but at the highest one."""
+        """bool (n, K): the pair needs a second look. Either it disagrees; or the function changes, and the bar is wide;
+        or the function does not change at the first steps, but it does at the largest one."""
         numeric, analytic = pairs.numeric, pairs.analytic
-        wide = 3 * numeric.bar > WIDE * np.maximum(np.maximum(size, np.abs(analytic)), numeric.steepest)
-        still = (wide & ~numeric.above_noise) | numeric.is_stair
-        for i in np.flatnonzero(still.any(axis=1)):
-            highest = steps[i].highest
-            still[i] &= np.minimum(np.abs(paths[i](highest)), np.abs(paths[i](-highest))) > noise
-        doubtful = (pairs.numeric_verdicts() == CODE[FAIL]) | (wide & numeric.above_noise) | still
+        disagrees = pairs.numeric_verdicts() == CODE[FAIL]
+        is_wide = 3 * numeric.bar > WIDE * np.maximum(np.maximum(size, np.abs(analytic)), numeric.steepest)
+        changes_later = (is_wide & ~numeric.above_noise) | numeric.is_stair
+        for i in np.flatnonzero(changes_later.any(axis=1)):
+            largest = steps[i].largest
+            changes_later[i] &= np.minimum(np.abs(paths[i](largest)), np.abs(paths[i](-largest))) > noise
+        doubtful = disagrees | (is_wide & numeric.above_noise) | changes_later
         return doubtful & np.isfinite(analytic) & ~numeric.is_jump
 
     def _second_look(self, pairs, doubtful, size, gradients, path, steps):
-        """The Pairs along one direction, (K,), after a survey. A difference counts only where both looks see it."""
-        analytic, first, noise, terms = pairs.analytic, pairs.numeric, gradients.noise, gradients.terms
-        # the survey ends where noise hides the dispute, or a plateau below the first step has been passed
-        disputed = np.maximum(pairs.difference, first.bar)[doubtful]
-        blind = 40 * np.broadcast_to(noise, analytic.shape)[doubtful] / np.maximum(disputed, 1e-300)
-        lowest = max(steps.least or LOWEST, min(blind.min(), steps.first / RATIO**PLATEAU))
-        least_jump = (
-            LEAST_JUMP if self.coarsest_eps == EPS else np.inf
-        )  # rounding of float16 makes stairs of any height
-        second, plateau = survey(path, noise, survey_steps(steps.first, steps.highest, lowest), least_jump)
-        again = self.pairs(analytic, second, size, terms)
-        tighter = (plateau | (second.bar < first.bar)) & np.isfinite(second.value + second.bar)
-        merged = self.pairs(analytic, first.replaced(doubtful & tighter, second), size, terms)
-        # a difference counts if the survey sees it on a plateau, or if nothing ever moves and the gradient is not 0
-        fails_again = again.numeric_verdicts() == CODE[FAIL]
-        confirmed = fails_again & plateau & ~(second.is_stair | merged.numeric.contradicts_slopes)
-        still = (first.steepest == 0) & (second.steepest == 0) & ~second.is_stair
-        constant = still & (np.abs(analytic) > 3 * EPS * max(1.0, steps.largest) / steps.highest)
-        merged.is_reliable = ~doubtful | confirmed | constant
-        merged.has_narrow_bar &= ~(doubtful & second.is_stair & (analytic == 0))  # rounding may have made it flat
+        """The Pairs along one direction, (K,), after a survey of steps of all sizes.
+
+        A doubtful pair takes the survey's derivative if that is better. A difference counts only if both looks see
+        it."""
+        first, noise, terms = pairs.numeric, gradients.noise, gradients.terms
+        smallest = self._smallest_step(pairs, doubtful, noise, steps)
+        # Rounding of float16 and float32 makes stairs of any height, and none of them is a jump of the function.
+        least_jump = LEAST_JUMP if self.coarsest_eps == EPS else np.inf
+        second, is_plateau = survey(path, noise, survey_steps(steps.first, steps.largest, smallest), least_jump)
+        is_better = (is_plateau | (second.bar < first.bar)) & np.isfinite(second.value + second.bar)
+        merged = self.pairs(pairs.analytic, first.replace_where(doubtful & is_better, second), size, terms)
+        survey_alone = self.pairs(pairs.analytic, second, size, terms)
+        confirmed = self._is_confirmed(merged, survey_alone, is_plateau) | self._is_constant(pairs, second, steps)
+        merged.is_reliable = ~doubtful | confirmed
+        # A gradient of 0 at stairs: rounding may have made the function flat.
+        merged.has_narrow_bar &= ~(doubtful & second.is_stair & (pairs.analytic == 0))
         return merged
+
+    def _smallest_step(self, pairs, doubtful, noise, steps):
+        """The smallest step of a survey: the one at which noise hides the disputed difference, but at least so small
+        that a plateau fits below the first step."""
+        disputed = np.maximum(pairs.difference, pairs.numeric.bar)[doubtful]
+        hidden_below = 40 * np.broadcast_to(noise, pairs.analytic.shape)[doubtful] / np.maximum(disputed, 1e-300)
+        return max(steps.smallest_exact or LOWEST, min(hidden_below.min(), steps.first / RATIO**PLATEAU))
+
+    def _is_confirmed(self, merged, survey_alone, is_plateau):
+        """bool (K,): the survey by itself sees the difference, on a plateau that the slopes do not contradict."""
+        fails = survey_alone.numeric_verdicts() == CODE[FAIL]
+        return fails & is_plateau & ~(survey_alone.numeric.is_stair | merged.numeric.contradicts_slopes)
+
+    def _is_constant(self, pairs, second, steps):
+        """bool (K,): the function does not change at any step, and the gradient is not 0."""
+        never_changes = (pairs.numeric.steepest == 0) & (second.steepest == 0) & ~second.is_stair
+        return never_changes & (np.abs(pairs.analytic) > 3 * EPS * max(1.0, steps.max_abs_x) / steps.largest)
 
     def changes_too_fast(self, direction, cotangent, disputed, noise):
         """True if the gradient changes so fast, on both sides, that no step could tell a difference of `disputed`
         from the noise."""
         steps = self.steps(direction)
-        lowest = max(steps.least, LOWEST, min(steps.first, 16 * noise / disputed))
+        smallest = max(steps.smallest_exact, LOWEST, min(steps.first, 16 * noise / disputed))
         steady = 0
 
         def slope(t):
-            run = self.subject.run(self.subject.shifted(direction, t))
+            run = self.subject.run(self.subject.point_along(direction, t))
             parts = zip(run.gradient(run.dys(cotangent)), direction)
             return sum(float((g * u).sum()) for g, u in parts if u is not None)
 
-        for h in survey_steps(steps.first, steps.highest, lowest):
+        for h in survey_steps(steps.first, steps.largest, smallest):
             steady = steady + 1 if all(abs(slope(t) - slope(2 * t)) <= disputed / 8 for t in (h, -h)) else 0
             if steady == 2:  # once may be luck
                 return False
@@ -221,9 +239,9 @@ class Comparison:
         """The Pairs of analytic numbers and one Derivative, (K,) or (n, K). size, terms: see `compare`."""
         larger = np.maximum(np.abs(analytic), np.abs(numeric.value))
         size = np.maximum(size, larger)
-        rounding = EPS * np.maximum(8 * size, terms / 2)  # ulps of it, or of terms that cancel
+        rounding = EPS * np.maximum(8 * size, terms / 2)  # 8 ulps of the size, or half an ulp of terms that cancel
         allowed = self.atol + self.rtol * larger + 3 * numeric.bar + np.where(numeric.is_stair, 0, rounding)
-        # both may be 0: then the bar is measured by the terms that cancel, or else by how much the function changes
+        # If both are 0, the bar is compared with the terms that cancel, or else with the steepest change.
         is_still = ~numeric.above_noise | (numeric.bar <= 1e-13 * np.maximum(terms, 1))
         both_zero = is_still & (np.abs(analytic) <= 3 * numeric.bar)
         size = np.maximum(size, np.where(both_zero, np.maximum(terms, 1), numeric.steepest))
@@ -232,7 +250,7 @@ class Comparison:
         wide = np.where(numeric.bar <= 1e-12 * terms, WIDE_BY_CANCELLING, wide)
         narrow = (3 * numeric.bar <= wide * size) | (np.abs(analytic - numeric.value) <= rounding)
         finite = np.isfinite(numeric.value + numeric.bar).all(axis=-1, keepdims=True)
-        # at the edge of a domain, 0 times an infinite slope is NaN in any backward
+        # At the edge of a domain, 0 times an infinite slope is NaN in any backward.
         smooth = (3 * numeric.bar <= 1e-3 * numeric.steepest) & ~(numeric.is_jump | numeric.slopes_differ)
         smooth &= finite & np.isfinite(self.y).all()
         reliable = np.ones(analytic.shape, bool)
@@ -263,12 +281,13 @@ class Comparison:
 
 
 def largest_of(x):
-    """The largest |number| in what an op is given."""
+    """The largest |number| in an input of an op; 0 if it holds no floats."""
     return float(np.abs(host(x)).max(initial=0)) if isinstance(x, Value) and x.dtype.kind == "f" else 0.0
 
 
 def eps_of(op, v):
-    """eps of the dtype in which an op computed v: float32's where its inside is hidden and all numbers look like it."""
+    """eps of the dtype in which an op computed v. An op that hides its inside may compute in float32: then all numbers
+    of v are float32 numbers, and eps is float32's."""
     eps = PRECISION.get(v.dtype, 0.0)
     if eps == EPS and not op.primitive and v.size and (v.astype(np.float32) == v).all() and (v * 2**10 % 1).any():
         return PRECISION[np.dtype("float32")]
@@ -278,30 +297,30 @@ def eps_of(op, v):
 # -- element by element
 
 
-def check_elements(c, combinations=None):
+def check_elements(comparison, combinations=None):
     """Compare each output, or this many random combinations of all, with respect to each element of each input. Adds
     one finding for each leaf: its worst element."""
-    gradients = c.gradients(None if combinations is None else c.draw_cotangents(combinations))
+    gradients = comparison.gradients(None if combinations is None else comparison.draw_cotangents(combinations))
     jacobians: dict = {}  # leaf -> (finding, analytic, numeric)
-    for i, leaf in enumerate(c.subject.leaves):
+    for i, leaf in enumerate(comparison.subject.leaves):
         if not gradients.arrays or not leaf.array.size:
-            c.findings.append(Finding("Jacobian", PASS, leaf.name, note="no elements"))
+            comparison.findings.append(Finding("Jacobian", PASS, leaf.name, note="no elements"))
             continue
         analytic = np.array([g[i].ravel() for g in gradients.arrays]).T  # (elements, K)
-        pairs = _compare_elements(c, i, analytic, gradients)
+        pairs = _compare_elements(comparison, i, analytic, gradients)
         codes = pairs.numeric_verdicts()
         if (codes == CODE[FAIL]).any():
-            _allow_for_rounding(c, i, gradients, pairs)
+            _allow_for_rounding(comparison, i, gradients, pairs)
             codes = pairs.numeric_verdicts()
         by_output = codes.T
         worst = np.lexsort((pairs.excess.T.ravel(), by_output.ravel()))[-1]
         k, j = np.unravel_index(worst, by_output.shape)
-        output = c.forward.output_name(c.defined[k]) if combinations is None else f"combination {k}"
-        f = c.finding("Jacobian", pairs, (j, k), (leaf, j), output)
+        output = comparison.forward.output_name(comparison.defined[k]) if combinations is None else f"combination {k}"
+        f = comparison.finding("Jacobian", pairs, (j, k), (leaf, j), output)
         if f.verdict != PASS:
             same = int((codes == codes[j, k]).sum())
             f.note = f"{same} of {codes.size} elements of this Jacobian" + (f"; {f.note}" if f.note else "")
-        c.findings.append(f)
+        comparison.findings.append(f)
         jacobians[leaf] = f, analytic.T, pairs.numeric.value.T
     for leaf, (f, analytic, numeric) in jacobians.items():
         if f.verdict == FAIL:
@@ -309,16 +328,16 @@ def check_elements(c, combinations=None):
             f.hints = patterns(leaf.array.shape, analytic, numeric, others) + f.hints
 
 
-def _compare_elements(c, i, analytic, gradients):
+def _compare_elements(comparison, i, analytic, gradients):
     """The Pairs, (elements, K), for all elements of leaf i."""
     size = np.abs(np.where(np.isfinite(analytic), analytic, 0)).max(axis=0)
     rows = max(1, CHUNK // analytic.shape[1])
     parts = []
     for start in range(0, len(analytic), rows):
         some = analytic[start : start + rows]
-        directions = [unit(c.subject, i, start + j) for j in range(len(some))]
-        parts.append(c.compare(directions, some, size, gradients))
-    return Pairs.joined(parts)
+        directions = [unit(comparison.subject, i, start + j) for j in range(len(some))]
+        parts.append(comparison.compare(directions, some, size, gradients))
+    return Pairs.concatenate(parts)
 
 
 def unit(subject, i, j):
@@ -329,15 +348,19 @@ def unit(subject, i, j):
     return direction
 
 
-def _allow_for_rounding(c, i, gradients, pairs):
+def _allow_for_rounding(comparison, i, gradients, pairs):
     """A FAIL in leaf i is not reliable if the rounding of its inputs explains it, or if no step could resolve it."""
     fails = pairs.numeric_verdicts() == CODE[FAIL]
     for k in np.flatnonzero(fails.any(axis=0)):
-        cotangent = np.eye(c.y.size)[c.defined[k]] if gradients.cotangents is None else gradients.cotangents[k]
-        spread = 8 * c.subject.spread(c.forward.dys(cotangent))[1 + i].ravel()
+        if gradients.cotangents is None:
+            cotangent = np.eye(comparison.y.size)[comparison.defined[k]]
+        else:
+            cotangent = gradients.cotangents[k]
+        spread = 8 * comparison.subject.spread(comparison.forward.dys(cotangent))[1 + i].ravel()
         for j in np.flatnonzero(fails[:, k]):
             difference = pairs.difference[j, k]
-            too_fast = c.changes_too_fast(unit(c.subject, i, j), cotangent, difference, gradients.noise[k])
+            direction = unit(comparison.subject, i, j)
+            too_fast = comparison.changes_too_fast(direction, cotangent, difference, gradients.noise[k])
             pairs.is_reliable[j, k] &= not (difference <= spread[j] or too_fast)
             if pairs[j].numeric_verdicts()[k] == CODE[FAIL]:
                 return  # the leaf fails, whatever becomes of its other elements
@@ -353,7 +376,7 @@ def check_directions(comparison, count):
     tasks = [(f"direction {k}", leaves) for k in range(count)]
     tasks += [(f"direction in {leaf.name}", [leaf]) for leaf in leaves if len(leaves) > 1]
     for name, active in tasks:
-        u = joined([draw(comparison.rng, leaf.array.shape) * (leaf in active) for leaf in leaves])
+        u = to_vector([draw(comparison.rng, leaf.array.shape) * (leaf in active) for leaf in leaves])
         if Directional(comparison, name).check(u) in (NONFINITE, FAIL):
             return
 
@@ -370,7 +393,7 @@ class Directional:
         self.comparison, self.subject, self.name = comparison, comparison.subject, name
         self.most_kinks = most_kinks
         self.gradients = comparison.gradients(comparison.draw_cotangents(1))
-        self.gradient = joined(self.gradients.arrays[0])
+        self.gradient = to_vector(self.gradients.arrays[0])
 
     def check(self, u):
         """Add the finding along u; return the verdict. An element at a kink is reported and removed from u, and the
@@ -380,7 +403,7 @@ class Directional:
             passed = f.verdict == PASS or (f.verdict == INCONCLUSIVE and f.excess <= 1)
             if passed or np.isnan(self.comparison.y).any() or not u.any():
                 break
-            position, single = self.bisected(u)
+            position, single = self.bisect(u)
             if single.verdict == PASS:
                 f.verdict = INCONCLUSIVE if f.verdict == FAIL else f.verdict
                 f.note = f"each element that was looked at passes by itself; the last was {single.place}"
@@ -395,8 +418,8 @@ class Directional:
         self.comparison.findings.append(f)
         return f.verdict
 
-    def bisected(self, u):
-        """(position of an element that is wrong, the Finding for that element alone)"""
+    def bisect(self, u):
+        """Return (position of an element that is wrong, the Finding for that element alone)."""
         suspects = np.flatnonzero(u)
         while suspects.size > 1:
             half = suspects[: suspects.size // 2]
@@ -418,8 +441,8 @@ class Directional:
         size = np.abs(self.gradient[np.isfinite(self.gradient)]).max(initial=0)
         gradients = Gradients(self.gradients.cotangents, self.gradients.arrays, noise, terms)
         pairs = c.compare([direction], np.array([[parts.sum()]]), size, gradients)
-        if pairs.numeric_verdicts()[0, 0] == CODE[FAIL]:  # unless rounding within the backward explains it
-            spread = joined(self.subject.spread(c.forward.dys(cotangent))[1:])
+        if pairs.numeric_verdicts()[0, 0] == CODE[FAIL]:  # rounding within the backward may explain it
+            spread = to_vector(self.subject.spread(c.forward.dys(cotangent))[1:])
             difference = pairs.difference[0, 0]
             explained = not difference > 8 * np.linalg.norm(spread[u != 0] * u[u != 0])
             too_fast = element is not None and c.changes_too_fast(direction, cotangent, difference, noise[0])
@@ -427,7 +450,8 @@ class Directional:
         return c.finding(name, pairs, (0, 0), element)
 
     def terms(self, u):
-        """What adds up to the analytic derivative along u: infinite elements that do not move have no part in it."""
+        """The terms whose sum is the analytic derivative along u. (Elements that do not move are left out, since they
+        may be infinite.)"""
         return self.gradient[u != 0] * u[u != 0]
 
     def direction(self, u):

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..autograd import FormulaOp, Value, watch
 from .compare import Comparison, check_directions
-from .subject import Leaf, Subject, host, joined
+from .subject import Leaf, Subject, host, to_vector
 from .verdicts import FAIL, kink_verdict
 
 MOST_OPS = 64  # distinct ops that are tested for a culprit
@@ -20,17 +20,17 @@ CLOSEST = 1e-9  # distance of half of them: so near that smooth parts do not cha
 NEIGHBOURS = 64
 LIES_BETWEEN = "an op inside is at a kink here; the gradient lies between those close by, which are right"
 LIES_OUTSIDE = "ops inside are at kinks, where gradients do not compose: none close by is like this one"
-PAIRS = 6  # pairs of directions to try: with three, one of several equal numbers may stay the median and hide its kink
+DIRECTION_PAIRS = 6  # has_kink tries so many: along three, one of several equal numbers may stay the median
 
 
 def excuse_kinks(comparison):
-    """Replace each FAIL by `kink_verdict` if an op inside is at a kink at this point, no op is wrong by itself, and the
-    gradient at a point close by is right."""
+    """Replace each FAIL by the `kink_verdict` if three things hold: an op inside is at a kink at this point, no op is
+    wrong by itself, and the gradient at a point close by is right."""
     subject, rng = comparison.subject, comparison.rng
     failed = [f for f in comparison.findings if f.verdict == FAIL and (f.analytic is None or np.isfinite(f.analytic))]
     if not failed or not is_at_kink(subject, rng) or find_culprit(subject) or not has_kink(subject):
         return
-    if first_failure(moved_nearby(subject, rng, 1e-2)):
+    if first_failure(at_nearby_point(subject, rng, 1e-2)):
         return
     lies_between = lies_between_nearby_gradients(subject, rng)
     for f in failed:
@@ -44,15 +44,15 @@ def lies_between_nearby_gradients(subject, rng):
     run = subject.run()
     cotangent = rng.standard_normal(run.y.size)
     cotangent[~np.isfinite(run.y)] = 0
-    others = [moved_nearby(subject, rng, CLOSE if k % 2 else CLOSEST).run() for k in range(NEIGHBOURS)]
-    here, *close_by = (joined(r.gradient(r.dys(cotangent))) for r in (run, *others))
+    others = [at_nearby_point(subject, rng, CLOSE if k % 2 else CLOSEST).run() for k in range(NEIGHBOURS)]
+    here, *close_by = (to_vector(r.gradient(r.dys(cotangent))) for r in (run, *others))
     low, high = np.min(close_by, axis=0), np.max(close_by, axis=0)
     margin = 1e-7 * np.maximum(np.abs(low), np.abs(high))
     outside = np.count_nonzero((here < low - margin) | (here > high + margin))
     return outside <= here.size // 8
 
 
-def has_kink(subject, pairs=PAIRS):
+def has_kink(subject, pairs=DIRECTION_PAIRS):
     """True if the function, or an op inside by itself, has a kink along random directions: the one-sided slopes along
     one differ, or the slopes along two do not add up to the slope along their sum. (The median of three equal numbers
     has only the latter.)"""
@@ -82,14 +82,14 @@ def find_culprit(subject):
     for op, alone in ops_alone(subject):
         found = first_failure(alone)
         at_ties = found and is_at_kink(alone, rng) and lies_between_nearby_gradients(alone, rng)
-        if found and not (at_ties and not first_failure(moved_nearby(alone, rng, CLOSE))):
+        if found and not (at_ties and not first_failure(at_nearby_point(alone, rng, CLOSE))):
             numbers = f"{found.place}: {found.analytic:.9g}, should be {found.numeric:.9g}"
             return f"{op.describe()}: wrong by itself too ({numbers})"
     return ""
 
 
 def ops_alone(subject):
-    """(op, a Subject that is this op alone, at the inputs that it has here) for each op that `subject` records."""
+    """Yield (op, a Subject of this op alone, at its inputs in a run of `subject`) for each recorded op."""
     ran = {}
 
     def remember(op, inputs, results):
@@ -125,12 +125,12 @@ def is_at_kink(subject, rng):
 
     For an op that hides what it computes, such as one in NumPy, only its slopes show that."""
     here = piece_signature(subject)
-    return any(piece_signature(moved_nearby(subject, rng, 1e-7)) != here for _ in range(4)) or (
+    return any(piece_signature(at_nearby_point(subject, rng, 1e-7)) != here for _ in range(4)) or (
         subject.run().has_hidden_ops and has_kink(subject, pairs=1)
     )
 
 
-def moved_nearby(subject, rng, by, signs=(-1, 1)):
+def at_nearby_point(subject, rng, by, signs=(-1, 1)):
     """The same Subject at another point: x moves by between half of and all of by (1 + |x|), up or down."""
     return subject.moved(
         [x + by * rng.uniform(0.5, 1, x.shape) * rng.choice(signs, x.shape) * (1 + np.abs(x)) for x in subject.arrays]

@@ -15,15 +15,15 @@ import numpy as np
 
 EPS = float(np.finfo(np.float64).eps)
 STEP = 2.0**-9  # balances truncation and rounding after some extrapolation. As a power of two it makes x ± h exact
-LEVELS = 10  # halvings of the step; up to MOST where components stay unsettled
-MOST = 60  # the step is 1e-21 then: a change that has not shrunk by then, or before x + h is x, is a jump
+LEVELS = 10  # halvings of the step, if all components are settled by then
+MOST = 60  # halvings at most, after which the step is 1e-21: a change that has not shrunk by then is a jump
 NEAR = 2.0**-17  # a kink must show at this step too, where noise allows
-JUMP = 8  # the last halvings, which all leave the change as large as it was
-LEAST_JUMP = 2.0**-20  # rounding of terms of size 1, also in float32, makes none that is larger
+JUMP = 8  # at a jump, the change stays as large as it was for so many halvings
+LEAST_JUMP = 2.0**-20  # a jump is at least so high: rounding of terms of size 1, also in float32, makes smaller ones
 RATIO = 4  # ratio of a step of the survey to the next
-PLATEAU = 3  # estimates that agree, one after the other: over a range of 16 in the step
-TIGHT = 0.1  # their bars are at most this part of the slope
-AGREES = 1e-9  # part of an expected slope within which the difference from two steps settles it
+PLATEAU = 3  # a plateau has so many estimates in a row that agree: over a range of 16 in the step
+TIGHT = 0.1  # bars on a plateau are at most this part of the slope
+AGREES = 1e-9  # two steps are enough if they agree with the expected slope to this part of it
 
 
 @dataclass
@@ -38,14 +38,14 @@ class Arrays:
             getattr(self, f.name)[rows] = getattr(other, f.name)
 
     @classmethod
-    def joined(cls, parts):
+    def concatenate(cls, parts):
         """The rows of all parts, one after the other."""
         columns = {f.name: [getattr(part, f.name) for part in parts] for f in fields(cls)}
-        return cls(**{name: _joined(column) for name, column in columns.items()})
+        return cls(**{name: _concatenate(column) for name, column in columns.items()})
 
 
-def _joined(parts):
-    return type(parts[0]).joined(parts) if isinstance(parts[0], Arrays) else np.concatenate(parts)
+def _concatenate(parts):
+    return type(parts[0]).concatenate(parts) if isinstance(parts[0], Arrays) else np.concatenate(parts)
 
 
 @dataclass
@@ -70,8 +70,8 @@ class Derivative(Arrays):
         steepest = np.maximum(np.abs(self.left), np.abs(self.right))
         return np.abs(self.value - (self.left + self.right) / 2) > 3 * self.bar + 0.01 * steepest
 
-    def replaced(self, where, other):
-        """A Derivative with the components of another one where the mask says so."""
+    def replace_where(self, where, other):
+        """A Derivative with the components of `other` where the mask is True, and of this one elsewhere."""
         parts = {f.name: np.where(where, getattr(other, f.name), getattr(self, f.name)) for f in fields(self)}
         return Derivative(**parts)
 
@@ -83,7 +83,8 @@ class Tableau:
         self.noise, self.ratio, self.row = noise, ratio, []
 
     def add(self, h, up, down):
-        """(the best value that ends at step h, its bar, the rounding in it), from the changes at h and -h.
+        """Add step h, with the changes at h and -h. Return (the best value that this step gives, its bar, the rounding
+        in the value).
 
         The bar is the value's largest difference from its two neighbours in the tableau, plus the rounding."""
         rounding = 2 * (self.noise + EPS * (np.abs(up) + np.abs(down))) / h
@@ -97,13 +98,13 @@ class Tableau:
         return value, bar, rounding
 
     def keep(self, rows):
-        """Go on with some of the paths only."""
+        """Drop all paths but these."""
         self.row = [values[rows] for values in self.row]
 
 
 @dataclass
 class _Look(Arrays):
-    """What is known of n paths after some steps: arrays (n, K), and the step h, (n, 1)."""
+    """The state of n paths after some steps: arrays (n, K), and the step h, (n, 1)."""
 
     h: np.ndarray
     up: np.ndarray  # the change at h
@@ -114,8 +115,8 @@ class _Look(Arrays):
     bar: np.ndarray
     floor: np.ndarray
     floor_now: np.ndarray  # the rounding in a value at this step
-    steepest: np.ndarray  # see Derivative
-    above_noise: np.ndarray
+    steepest: np.ndarray  # the largest |change| / step so far
+    above_noise: np.ndarray  # see Derivative
     is_stair: np.ndarray
     has_changed: np.ndarray  # bool: there was a change at some step
     not_shrinking: np.ndarray  # steps in a row at which the change has not shrunk with the step
@@ -123,22 +124,22 @@ class _Look(Arrays):
     right_piece: np.ndarray
 
 
-def derivative(path, noise, step, least_step=0.0):
+def derivative(path, noise, step, smallest_step=0.0):
     """Return the Derivative along one path, (K,). See `derivatives`."""
-    return derivatives([path], noise, [step], [least_step])[0]
+    return derivatives([path], noise, [step], [smallest_step])[0]
 
 
-def derivatives(paths, noise, steps, least_steps, expected=None, rtol=AGREES):
+def derivatives(paths, noise, steps, smallest_steps, expected=None, rtol=AGREES):
     """Return the Derivative along n paths, (n, K).
 
-    The step of path i begins at steps[i]. It is halved until every component is known to 1e-10 or rounding dominates;
-    beyond LEVELS while a component is unsettled, as at a kink, or near a pole; but not below least_steps[i], where
-    x + h would be rounded. noise, (K,): what rounding does to one value.
+    The step of path i begins at steps[i]. It is halved until every component is known to 1e-10, or rounding dominates.
+    After LEVELS halvings only components go on that are not settled, as at a kink or near a pole; no step is below
+    smallest_steps[i], where x + h would be rounded. noise, (K,): the error of rounding in one value.
 
-    expected, (n, K): the analytic slopes. Where the value extrapolated from the first two steps agrees with them to
-    rtol, which no wrong slope does, and the one-sided slopes agree, no more steps are taken."""
+    expected, (n, K): the analytic slopes. No third step is taken if the value extrapolated from the first two agrees
+    with the expected one to rtol, which no wrong slope does, and the one-sided slopes agree."""
     running, finished = np.arange(len(paths)), []
-    least, tableau = np.array(least_steps, float), Tableau(noise, 2)
+    smallest, tableau = np.array(smallest_steps, float), Tableau(noise, 2)
     look = _first_step(paths, steps, tableau)
     for level in range(1, MOST):
         _halve(look, [paths[i] for i in running], tableau, noise)
@@ -149,18 +150,18 @@ def derivatives(paths, noise, steps, least_steps, expected=None, rtol=AGREES):
         settled = (precise | (look.floor_now >= look.bar / 2)) & (look.not_shrinking == 0)
         if level == 1 and expected is not None:
             settled |= _agree_at_once(look, expected, rtol, noise)
-        ends = settled.all(axis=1) | (look.h[:, 0] / 2 < least[running]) | (level == MOST - 1)
+        ends = settled.all(axis=1) | (look.h[:, 0] / 2 < smallest[running]) | (level == MOST - 1)
         if level >= LEVELS:
             ends |= (settled | (look.bar <= 1e-6 * np.abs(look.value))).all(axis=1)
         if ends.any():
             rows = running[ends]
-            finished.append((rows, _finish(look[ends], [paths[i] for i in rows], noise, least[rows])))
+            finished.append((rows, _finish(look[ends], [paths[i] for i in rows], noise, smallest[rows])))
             running, look = running[~ends], look[~ends]
             tableau.keep(~ends)
         if not running.size:
             break
     order = np.argsort(np.concatenate([rows for rows, _ in finished]))
-    return Derivative.joined([found for _, found in finished])[order]
+    return Derivative.concatenate([found for _, found in finished])[order]
 
 
 def _agree_at_once(look, expected, rtol, noise):
@@ -176,12 +177,13 @@ def _agree_at_once(look, expected, rtol, noise):
 def _first_step(paths, steps, tableau):
     """The _Look at the largest step of each path at which its changes are finite."""
     h, up, down = (np.array(part) for part in zip(*[_finite_step(path, h) for path, h in zip(paths, steps)]))
-    h, change, zeros = h[:, None], np.maximum(np.abs(up), np.abs(down)), np.zeros(up.shape)
+    h, change = h[:, None], np.maximum(np.abs(up), np.abs(down))
+    zeros, false = np.zeros(up.shape), np.zeros(up.shape, bool)
+    value, _, _ = tableau.add(h, up, down)
     return _Look(
-        h=h, up=up, down=down, up_before=up, down_before=down,
-        value=tableau.add(h, up, down)[0], bar=np.full(up.shape, np.inf), floor=zeros, floor_now=zeros,
-        steepest=np.fmax(np.abs(up), change) / h, above_noise=zeros > 0, is_stair=zeros > 0, has_changed=change > 0,
-        not_shrinking=np.zeros(up.shape, int), left_piece=0 * up, right_piece=0 * up,
+        h=h, up=up, down=down, up_before=up, down_before=down, value=value, bar=np.full(up.shape, np.inf),
+        floor=zeros, floor_now=zeros, steepest=np.fmax(np.abs(up), change) / h, above_noise=false, is_stair=false,
+        has_changed=change > 0, not_shrinking=np.zeros(up.shape, int), left_piece=zeros, right_piece=zeros,
     )  # fmt: skip
 
 
@@ -205,13 +207,13 @@ def _halve(look, paths, tableau, noise):
     look.not_shrinking = np.where(shrinks, 0, look.not_shrinking + 1)
 
 
-def _finish(look, paths, noise, least):
-    """The Derivative that a _Look has ended with."""
+def _finish(look, paths, noise, smallest):
+    """The Derivative at the end of a _Look. smallest: the smallest exact step of each path."""
     is_jump = (look.not_shrinking >= JUMP) & np.isfinite(look.up - look.down)
     before = look.up_before, look.down_before
     left, right, differ, is_kink = one_sided_slopes(before, (look.up, look.down), look.h, noise)
-    for i in np.flatnonzero(differ.any(axis=1) & (look.h[:, 0] > NEAR) & (least < NEAR)):
-        # two kinks, one on each side, would look like a kink at 0
+    for i in np.flatnonzero(differ.any(axis=1) & (look.h[:, 0] > NEAR) & (smallest < NEAR)):
+        # Two kinks, one on each side of 0, look like a kink at 0 from steps that reach beyond them.
         wider, closer = [(paths[i](h), paths[i](-h)) for h in (2 * NEAR, NEAR)]
         left_near, right_near, still_differ, _ = one_sided_slopes(wider, closer, NEAR, noise)
         smooth = differ[i] & ~still_differ & (np.abs(right[i] - left[i]) * NEAR > 256 * noise)
@@ -227,8 +229,8 @@ def _finish(look, paths, noise, least):
 
 
 def _finite_step(path, step):
-    """(h, the change at h, at -h) for the largest h of step, step/16, … at which all values are finite, or most of
-    them."""
+    """Return (h, the change at h, the change at -h) for the largest h among step, step/16, … at which all values are
+    finite; if there is none, for the one with most finite values."""
     tried = []
     for k in range(9):
         h = step / 16**k
@@ -240,8 +242,9 @@ def _finite_step(path, step):
 
 
 def one_sided_slopes(before, here, h, noise):
-    """(the left slope, the right slope, bool: they differ, bool: they differ by a thousandth), from the changes
-    (up, down) at 2h and at h. Unless they differ, (up + down) / h tends to 0."""
+    """Return (the left slope, the right slope, bool: they differ, bool: they differ by a thousandth or more).
+
+    before, here: the changes (up, down) at 2h and at h. Where the slopes are equal, (up + down) / h tends to 0."""
     up, down = here
     right, left = 2 * up / h - before[0] / (2 * h), before[1] / (2 * h) - 2 * down / h
     bend, bend_before = (up + down) / h, (before[0] + before[1]) / (2 * h)
@@ -256,7 +259,7 @@ def survey_steps(step, highest, lowest):
 
 
 def survey(path, noise, steps, least_jump=LEAST_JUMP):
-    """(the Derivative from all of `steps`, bool: each component is on a plateau).
+    """Return (the Derivative from all of `steps`, bool (K,): the component is on a plateau).
 
     Of several plateaus the one at the smallest steps counts, since a derivative is a limit; without one, the tightest
     estimate. Where the function does not change at the smallest steps, rounding has flattened it, or it has stairs of
@@ -288,10 +291,11 @@ def survey(path, noise, steps, least_jump=LEAST_JUMP):
 
 
 def _plateaus(values, bars, slopes, steps, noise):
-    """For each component: (the index of the best estimate, of the last step of its plateau, bool: there is one).
+    """Return three arrays (K,): the index of each component's best estimate, the index of the last step of its plateau,
+    and bool: it has a plateau.
 
-    A step is part of a plateau if its change is clear of the noise and shrinks with the step, which that of a jump does
-    not, and if its bar is tight."""
+    A step is part of a plateau if its change is above the noise, shrinks with the step (at a jump it does not), and has
+    a tight bar."""
     shrinks = np.concatenate([np.ones_like(slopes[:1], bool), slopes[1:] <= RATIO / 2 * slopes[:-1]])
     good = (slopes * steps > 2 * noise) & shrinks & (bars <= TIGHT * slopes)
     best = np.argmin(np.where(np.isfinite(values), bars, np.inf), axis=0)

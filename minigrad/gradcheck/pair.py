@@ -10,7 +10,7 @@ from .. import backend
 from ..autograd import Op, is_grad_enabled
 from ..dtypes import plain
 from ..tensor import from_backend, from_numpy
-from .subject import flat, gradients_of, host, mapped, nothing_returned
+from .subject import gradients_of, host, map_tensors, no_floats_message, tensors_in
 
 
 class Pair:
@@ -22,16 +22,17 @@ class Pair:
 
     def __call__(self, *args, **keywords):
         tree = args, keywords
-        tensors = list({id(x): x for x in flat(tree)}.values())  # fn(x, x) gets one array twice
-        return Paired.apply(*tensors, call=_Call(self, tree, tensors))
+        tensors = list({id(x): x for x in tensors_in(tree)}.values())  # fn(x, x) gets one array twice
+        return VjpOp.apply(*tensors, call=_Call(self, tree, tensors))
 
     def vjp_takes(self, name):
         """True if vjp has an option of this name too."""
         return any(name == q.name or q.kind is q.VAR_KEYWORD for q in inspect.signature(self.vjp).parameters.values())
 
 
-def entered(x):
-    """Return a Tensor in the memory of the array x, with its strides; x itself if its dtype makes it a constant."""
+def share_memory(x):
+    """Return a Tensor that shares memory and strides with the array x. An array whose dtype minigrad lacks stays an
+    array, which is a constant. Raises TypeError for complex numbers."""
     if x.dtype.kind == "c":
         raise TypeError("gradcheck: complex inputs are not checked; pass real and imaginary part instead")
     if x.dtype.kind != "f" and x.dtype not in (np.int64, np.int32, np.bool_):
@@ -46,18 +47,19 @@ class _Call:
         self.pair, self.tree, self.tensors = pair, tree, tensors
 
     def inputs(self, arrays):
-        """(args, keywords) as the user's functions take them."""
+        """Return (args, keywords) for the user's functions, with these arrays in place of the Tensors."""
         at = {id(x): array for x, array in zip(self.tensors, arrays)}
-        return mapped(self.tree, lambda x: at[id(x)])
+        return map_tensors(self.tree, lambda x: at[id(x)])
 
     def outputs(self, arrays):
         """The float arrays that fn returns."""
         args, keywords = self.inputs(arrays)
         y = self.pair.__wrapped__(*args, **keywords)
-        found = [np.require(x, requirements="W") for x in flat(y, of=(np.ndarray, np.floating, float))]  # JAX's are not
-        floats = tuple(x for x in found if x.dtype.kind == "f")
+        found = tensors_in(y, of=(np.ndarray, np.floating, float))
+        arrays = [np.require(x, requirements="W") for x in found]  # JAX's arrays are read-only
+        floats = tuple(x for x in arrays if x.dtype.kind == "f")
         if not floats:
-            raise TypeError(nothing_returned(y, "NumPy array"))
+            raise TypeError(no_floats_message(y, "NumPy array"))
         return floats
 
     def gradients(self, dys, arrays):
@@ -67,7 +69,7 @@ class _Call:
         return [np.require(found.get(id(a), np.zeros_like(a)), a.dtype, "W") for a in arrays]
 
 
-class Paired(Op, abstract=True):
+class VjpOp(Op, abstract=True):
     """ys = fn(*arrays) of a call, whose backward is the call's vjp."""
 
     call: Any
@@ -84,4 +86,4 @@ class Paired(Op, abstract=True):
         return tuple(from_numpy(g) if needed else None for g, needed in zip(found, self.needs))
 
 
-Paired.primitive = False  # it runs anyone's code
+VjpOp.primitive = False  # it runs anyone's code

@@ -163,12 +163,13 @@ def _gravity(f):
     return SEVERITY.index(f.verdict), f.verdict != PASS and not f.probe, f.excess
 
 
-def raised(error):
-    """Return an exception in words, with the innermost line that is neither ours nor an installed package's."""
-    return told(error) + users_line(error)
+def describe_exception(error):
+    """Return an exception in words, with the innermost line of its traceback that is neither in minigrad nor in an
+    installed package."""
+    return exception_text(error) + users_line(error)
 
 
-def told(error):
+def exception_text(error):
     """Return 'ValueError: too long', or 'ValueError' if the error has no message, or if its str() raises."""
     kind = type(error).__name__
     try:
@@ -195,7 +196,7 @@ def number(x, form=".6g"):
 
 
 def _differ(left, right):
-    """True if two slopes differ by more than the steps explain that they were taken with."""
+    """True if two one-sided slopes differ by more than 1 %. (A curve, at the steps taken, explains less.)"""
     return abs(left - right) > 1e-2 * max(abs(left), abs(right))
 
 

@@ -1,4 +1,4 @@
-"""What is checked: a function of the float64 arrays that vary, its outputs as one vector, and its gradient.
+"""Subject: a function of the float64 arrays that vary, with its outputs as one vector, and its gradient.
 
 All of gradcheck uses these words:
     leaf        an input or parameter that varies
@@ -76,9 +76,9 @@ class Subject:
         arrays = self.arrays if arrays is None else arrays
 
         def off(xs):
-            numbers, which = np.unique(joined(xs), return_inverse=True)
+            numbers, which = np.unique(to_vector(xs), return_inverse=True)
             off_by = rng.integers(1, 5, numbers.size)[which] if ties else rng.integers(1, 5, which.size)
-            moved = joined(xs) * (1 + eps * off_by)
+            moved = to_vector(xs) * (1 + eps * off_by)
             return [part.astype(x.dtype) for part, x in zip(split(moved, [x.shape for x in xs]), xs)]
 
         def results():
@@ -117,7 +117,7 @@ class Subject:
             leaf.array = array
         return other
 
-    def shifted(self, direction, t):
+    def point_along(self, direction, t):
         """The point that lies t along `direction`."""
         return [a if u is None else a + t * u for a, u in zip(self.arrays, direction)]
 
@@ -145,8 +145,8 @@ class Forward:
     def __init__(self, leaves, outputs):
         self.leaves = leaves  # Tensors
         self.nodes = [x.node for x in leaves]  # kept here, since the next run gives a parameter another node
-        self.outputs = [y for y in flat(outputs) if y.dtype.kind == "f"]
-        self.y = joined([host(y) for y in self.outputs])
+        self.outputs = [y for y in tensors_in(outputs) if y.dtype.kind == "f"]
+        self.y = to_vector([host(y) for y in self.outputs])
 
     @property
     def roots(self):
@@ -229,7 +229,7 @@ def host(x):
     return x.storage.backend.to_numpy(x.array)
 
 
-def joined(arrays):
+def to_vector(arrays):
     """Return all elements of the arrays as one vector."""
     if len(arrays) == 1 and arrays[0].dtype == FLOAT64:
         return arrays[0].flatten()
@@ -253,21 +253,21 @@ def branches(tree):
     return []
 
 
-def flat(tree, of=Tensor):
-    """Return a list of the Tensors in a tree of tuples, lists, dicts and dataclasses, or of a single one. of: another
-    type, or several, to look for."""
+def tensors_in(tree, of=Tensor):
+    """Return a list of the Tensors in a tree of tuples, lists, dicts and dataclasses, or in a list the tree itself if
+    it is a Tensor. of: another type, or several, to look for."""
     if isinstance(tree, of):
         return [tree]
-    return [x for _, branch in branches(tree) for x in flat(branch, of)]
+    return [x for _, branch in branches(tree) for x in tensors_in(branch, of)]
 
 
-def mapped(tree, f, of=Tensor):
+def map_tensors(tree, f, of=Tensor):
     """Return the same tree with f(x) in place of each Tensor x, or of each instance of `of`. Branches without any are
     not copied."""
     if isinstance(tree, of):
         return f(tree)
     old = tree if isinstance(tree, (tuple, list)) else [branch for _, branch in branches(tree)]
-    new = [mapped(branch, f, of) for branch in old]
+    new = [map_tensors(branch, f, of) for branch in old]
     if all(a is b for a, b in zip(old, new)):
         return tree
     if isinstance(tree, (tuple, list)):
@@ -281,7 +281,7 @@ def mapped(tree, f, of=Tensor):
     return other
 
 
-def nothing_returned(y, what="Tensor"):
+def no_floats_message(y, what="Tensor"):
     """Return the error message for a function that returned y, which has no floats, instead of a `what`."""
     kind = f"{type(y).__name__} of {y.dtype}" if hasattr(y, "dtype") else type(y).__name__
     return (
@@ -291,7 +291,7 @@ def nothing_returned(y, what="Tensor"):
 
 
 def gradients_of(found, inputs):
-    """Return {id(x): gradient} for the arrays x in `inputs`, (args, keywords), out of what a vjp returned for them.
+    """Return {id(x): gradient} for the arrays x in `inputs`, (args, keywords). found: the return value of a vjp.
 
     That is a tuple with an entry for each of args, and maybe one for the keywords, of the same structure; None means
     zeros. Raises TypeError for another structure."""
@@ -303,7 +303,7 @@ def gradients_of(found, inputs):
 
     def pair(x, g):
         parts, given = dict(branches(x)), dict(branches(g))
-        if g is None or not flat(x, of=np.ndarray):
+        if g is None or not tensors_in(x, of=np.ndarray):
             return
         if not parts:
             gradients[id(x)] = gradients[id(x)] + g if id(x) in gradients else g

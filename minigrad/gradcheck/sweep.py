@@ -15,8 +15,8 @@ from ..random import default_generator
 from ..tensor import tensor
 from .check import gradcheck
 from .probes import CHEAP
-from .report import GradcheckReport, raised
-from .subject import flat
+from .report import GradcheckReport, describe_exception
+from .subject import tensors_in
 from .verdicts import FAIL, SEVERITY, WARN
 
 
@@ -56,7 +56,7 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
     rows = []
     for k, case in enumerate(declaration.cases):
         inputs = inputs_of(name, case, seed, device)
-        floats = [x for x in flat(inputs) if x.is_floating_point()]
+        floats = [x for x in tensors_in(inputs) if x.is_floating_point()]
         if not floats or not getattr(declaration.source, "differentiable", True):  # nothing has a gradient
             continue
         for order in orders:
@@ -70,7 +70,7 @@ def check_op(op: Any, device: str = "cpu", orders: Iterable[int] = (1, 2), seed:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # an op that raises, or exits, has failed; the others are still to come
-                verdict, message = FAIL, f"FAIL {name}: {raised(error)}"
+                verdict, message = FAIL, f"FAIL {name}: {describe_exception(error)}"
             default_generator.state = state
             seconds = time.perf_counter() - began
             rows.append(Row(name, repr(case), device, order, verdict, report, message, seconds))

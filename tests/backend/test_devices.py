@@ -9,7 +9,7 @@ import minigrad as mg
 from minigrad import backend, nn, optim
 from minigrad.autograd import Storage, registry
 from minigrad.backend import reference
-from minigrad.gradcheck.subject import flat
+from minigrad.gradcheck.subject import tensors_in
 from minigrad.tensor import Tensor
 
 DECLARED = {name: d for name, d in registry.items() if d.builtin and name != "transfer"}
@@ -30,11 +30,11 @@ def results(on, declaration, case, dtype):
     mg.manual_seed(0)
     rng = np.random.default_rng(zlib.crc32(f"{declaration.name} {case!r}".encode()))
     inputs = [on_device(on, x) for x in case.draw(rng, dtype)]
-    outputs = flat(declaration.call(*inputs, **case.params))
+    outputs = tensors_in(declaration.call(*inputs, **case.params))
     found = list(outputs)
     for _ in range(2):  # first and second derivatives
         roots = [y for y in outputs if y.requires_grad]
-        leaves = [x for x in flat(inputs) if x.requires_grad]
+        leaves = [x for x in tensors_in(inputs) if x.requires_grad]
         if not roots:
             break
         weights = [on_device(on, rng.standard_normal(y.shape).astype(y.dtype)).detach() for y in roots]

@@ -7,7 +7,7 @@ import pytest
 from minigrad.__main__ import main as program
 from minigrad.autograd import registry
 from minigrad.commands.check import arguments
-from minigrad.gradcheck.report import raised
+from minigrad.gradcheck.report import describe_exception
 
 OP = """
 class {name}(mg.Op):
@@ -77,6 +77,6 @@ def test_an_exception_that_cannot_say_what_it_is():
         def __str__(self):
             raise RuntimeError
 
-    assert (
-        raised(Mute()) == "Mute" and raised(ValueError()) == "ValueError" and raised(ValueError(3)) == "ValueError: 3"
-    )
+    assert describe_exception(Mute()) == "Mute"
+    assert describe_exception(ValueError()) == "ValueError"
+    assert describe_exception(ValueError(3)) == "ValueError: 3"

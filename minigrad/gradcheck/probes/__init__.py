@@ -9,11 +9,11 @@ import zlib
 
 import numpy as np
 
-from ..report import Finding, NotApplicable, failure, raised
+from ..report import Finding, NotApplicable, failure, describe_exception
 from ..verdicts import FAIL, NONFINITE, PASS
 from .at_point import check_point
 from .conditions import (
-    Probed, alone, cotangents, device, float16, float32, interleaved, layouts, linearity, modes, repeatable,
+    ProbeContext, alone, cotangents, device, float16, float32, interleaved, layouts, linearity, modes, repeatable,
     repeated_input, unchanged,
 )  # fmt: skip
 from .other_numbers import indices, values
@@ -31,8 +31,8 @@ PROBES = {
 SALT = 0x6772616463686B  # makes our cotangents differ from inputs that the user drew from default_rng(seed)
 EXPLORING = ("indices", "parameters", "values", "growth")  # left out after a failure
 CHEAP = tuple(name for name in PROBES if name not in EXPLORING)
-# Those that can find something wrong in a function of minigrad's own ops, each of which has passed all probes: a change
-# in place, other random numbers, a dependence on the grad mode, a detached value or NaN that only other inputs show
+# The probes that may find something wrong in a function of minigrad's own ops, each of which has passed all probes: a
+# change in place, other random numbers, a dependence on the grad mode, a detached value, a NaN at other inputs.
 FOR_COMPOSITIONS = ("unchanged", "repeatable", "modes", "sizes", "indices", "parameters", "values")
 OPS_ONLY = "it tests ops, and only ops of minigrad ran here; probes='all' runs it"
 
@@ -47,7 +47,7 @@ def run_probes(comparison, report, names, call):
         names = tuple(PROBES) if names == "auto" else names
         report.left_out |= dict.fromkeys(names, "the gradient is not finite here")
         return
-    start = functools.cache(lambda: Probed(comparison, call))
+    start = functools.cache(lambda: ProbeContext(comparison, call))
     if names == "auto":
         names = tuple(PROBES)
         if _is_composition(start):
@@ -64,7 +64,7 @@ def run_probes(comparison, report, names, call):
             report.left_out[name] = str(why)
             continue
         except Exception as error:  # the same call worked before: an exception now is a failure
-            found.append(failure(name, raised(error)))
+            found.append(failure(name, describe_exception(error)))
         wrong = [f for f in found if f.verdict != PASS]
         if not wrong:
             closest = max(found, key=lambda f: f.excess, default=Finding(name, PASS, note="nothing to compare"))

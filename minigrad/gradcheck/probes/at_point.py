@@ -13,12 +13,12 @@ from ... import autograd
 from ...tensor import Tensor
 from ..call import Keywords, label_of, subject_of
 from ..compare import Comparison, Directional, draw
-from ..culprit import excuse_kinks, find_culprit, is_at_kink, moved_nearby
+from ..culprit import at_nearby_point, excuse_kinks, find_culprit, is_at_kink
 from ..differences import EPS, STEP
-from ..report import Finding, failure, told
-from ..subject import host, joined, split
+from ..report import Finding, exception_text, failure
+from ..subject import host, split, to_vector
 from ..verdicts import FAIL, NONFINITE, PASS, SEVERITY, point_verdict
-from .points import by_numpy, is_bare_op, mapped_once
+from .points import is_bare_op, map_tensors_once, on_numpy_backend
 
 SINGLES = 2  # elements that are checked one by one, the smallest and the largest
 MANY_OPS = 64  # only one element is checked if this many ops run: in a loop all elements go through the same ops
@@ -54,12 +54,14 @@ def _subject_at(p, point):
     """A context manager that gives the Subject of the Point's call."""
     if point.arrays:
         return nullcontext(p.subject.moved(point.arrays))
-    inputs = mapped_once(point.inputs, by_numpy) if point.may_be_out_of_bounds and not p.pair else point.inputs
+    inputs = point.inputs
+    if point.may_be_out_of_bounds and not p.pair:
+        inputs = map_tensors_once(inputs, on_numpy_backend)
     return subject_of(point.fn, inputs, p.wrt)
 
 
 def _run_with_sizes(subject):
-    """(a run of the Subject, the sizes of all dims of what its ops took and returned)"""
+    """Return (a run of the Subject, the set of the sizes of all dims of its ops' inputs and outputs)."""
     sizes: set = set()
 
     def look(op, inputs, outputs):
@@ -70,39 +72,57 @@ def _run_with_sizes(subject):
 
 
 def _finding_at(p, point, subject, run):
-    """The Finding at a point where the forward runs: a FAIL, or a PASS; None if the backward may raise there."""
+    """The Finding at a point where the forward runs: a FAIL, or a PASS; None if the backward may raise there.
+
+    Most points are settled by a cheap central difference along each direction (`_agrees`). The rest is compared with
+    error bars."""
     dys = [p.rng.standard_normal(y.shape).astype(y.dtype) for y in run.outputs]
     try:
         gradient = run.gradient(dys) if run.roots else [np.zeros(leaf.array.shape) for leaf in subject.leaves]
-    except Exception as error:  # the backward refuses this point, or is wrong
-        overflow = p.pair and isinstance(error, OverflowError)  # where NumPy's numbers are infinite
-        if isinstance(error, NotImplementedError) or overflow or is_bare_op(p) or point.backward_may_raise:
-            return None
-        return failure(point.name, f"the forward runs, but the backward raises {told(error)}")
-    gradient = joined(gradient)
-    undefined = ~np.isfinite(gradient)
+    except Exception as error:
+        return None if _may_raise(p, point, error) else failure(
+            point.name, f"the forward runs, but the backward raises {exception_text(error)}"
+        )  # fmt: skip
     if not run.y.size or not subject.size:
         return Finding(point.name, PASS)
-    directions = [u for u in _directions(p, subject, ~undefined) if u.any()]
+    doubtful = _doubtful_directions(p, subject, run, dys, to_vector(gradient))
+    return _compare_twice(p, subject, doubtful) if doubtful else Finding(point.name, PASS)
+
+
+def _may_raise(p, point, error):
+    """True if an exception of the backward counts for nothing at this point."""
+    overflow = p.pair and isinstance(error, OverflowError)  # where NumPy's numbers are infinite
+    return isinstance(error, NotImplementedError) or overflow or is_bare_op(p) or point.backward_may_raise
+
+
+def _doubtful_directions(p, subject, run, dys, gradient):
+    """The directions along which a cheap difference does not agree with the gradient, and one in which the gradient is
+    not finite, if there is any."""
+    is_defined = np.isfinite(gradient)
+    directions = [u for u in _directions(p, subject, is_defined) if u.any()]
     doubtful = [u for u in directions if not _agrees(subject, run, dys, gradient, u)]
-    if undefined.any():
-        doubtful.append(_unit(joined(subject.arrays), int(p.rng.choice(np.flatnonzero(undefined)))))
-    if not doubtful:
-        return Finding(point.name, PASS)
-    try:  # a real error shows also at steps that are multiplied by an odd factor
-        found = _compare_in_doubt(p, subject, doubtful, 1.0)
-        again = _compare_in_doubt(p, subject, doubtful, STEP_FACTOR) if found.verdict != PASS else found
-    except Exception:  # the forward raises close by; the backward has run here
+    if not is_defined.all():
+        doubtful.append(_unit(to_vector(subject.arrays), int(p.rng.choice(np.flatnonzero(~is_defined)))))
+    return doubtful
+
+
+def _compare_twice(p, subject, directions):
+    """The Finding of a comparison with error bars, and of a second one at other steps if the first fails: a real error
+    shows at both. None if the forward raises close by."""
+    try:
+        first = _compare_in_doubt(p, subject, directions, 1.0)
+        second = _compare_in_doubt(p, subject, directions, STEP_FACTOR) if first.verdict != PASS else first
+    except Exception:  # the forward raises; the backward has run at the point itself
         return None
-    return min(found, again, key=lambda f: SEVERITY.index(f.verdict))
+    return min(first, second, key=lambda f: SEVERITY.index(f.verdict))
 
 
 def _directions(p, subject, defined):
-    """One random direction in all leaves, of the size of each, and a few that move one element. For a function of
-    minigrad's own ops the first is enough: what it detaches is missing in all of it."""
-    x = joined(subject.arrays)
+    """One random direction that moves all leaves, each by its size, and a few that move one element. For a function of
+    minigrad's own ops the first is enough: a detached value is missing in all of its gradient."""
+    x = to_vector(subject.arrays)
     sizes = [_scale_of(np.abs(a[np.isfinite(a)]).max(initial=0)) for a in subject.arrays]
-    directions = [joined([size * draw(p.rng, a.shape) for size, a in zip(sizes, subject.arrays)])]
+    directions = [to_vector([size * draw(p.rng, a.shape) for size, a in zip(sizes, subject.arrays)])]
     few = 0 if p.is_composition else SINGLES if len(p.ran) < MANY_OPS else 1
     if few and x.size > 1:
         singles = dict.fromkeys([int(np.abs(x).argmin()), int(np.abs(x).argmax()), *p.rng.permutation(x.size)[:few]])
@@ -129,14 +149,14 @@ def _agrees(subject, run, dys, gradient, u):
     of the steepest slope seen, or by no more than float64 rounds: a wrong gradient would not.
 
     A gradient of 0 is also right where the function does not change at all close by."""
-    cotangent, analytic = joined(dys), (gradient[u != 0] * u[u != 0]).sum()
+    cotangent, analytic = to_vector(dys), (gradient[u != 0] * u[u != 0]).sum()
     if not np.isfinite(run.y).all():
         return False
     direction = [part if part.any() else None for part in split(u, [a.shape for a in subject.arrays])]
     h = STEP / 2 ** np.round(np.log2(max(1, int(np.count_nonzero(u)))) / 4)
 
     def difference(t):
-        up, down = (cotangent @ (subject.values(subject.shifted(direction, step)) - run.y) for step in (t, -t))
+        up, down = (cotangent @ (subject.values(subject.point_along(direction, step)) - run.y) for step in (t, -t))
         return (up - down) / (2 * t), max(abs(up), abs(down)) / t
 
     rounding = EPS * np.linalg.norm(cotangent * run.y)
@@ -159,8 +179,8 @@ def _agrees(subject, run, dys, gradient, u):
 
 
 def _compare_in_doubt(p, subject, doubtful, step_factor):
-    """The Finding along those directions, with error bars and all excuses: a FAIL, or a PASS for whatever is no sure
-    error. Where the function jumps, no gradient is right."""
+    """The Finding along these directions, with error bars, after everything that may excuse a difference: a FAIL if an
+    error is certain, else a PASS. (Where the function jumps, no gradient is right.)"""
     comparison = Comparison(subject, p.rng, p.comparison.rtol, step_factor=step_factor)
     at_kink = len(doubtful) > 1 and is_at_kink(subject, p.rng)
     for u in doubtful[at_kink:]:  # at ties all elements kink together: removing them one by one would take long
@@ -188,7 +208,7 @@ def _is_explained(comparison, f):
     if f.jump:
         return is_at_kink(subject, comparison.rng)
     has_kink = f.left is not None and not abs(f.left - f.right) <= 0.1 * max(abs(f.left), abs(f.right))
-    lost = abs(f.analytic - f.numeric) <= comparison.coarsest_eps / STEP * np.abs(joined(subject.arrays)).max()
+    lost = abs(f.analytic - f.numeric) <= comparison.coarsest_eps / STEP * np.abs(to_vector(subject.arrays)).max()
     return subject.run().has_hidden_ops and (lost or (has_kink and not f.analytic))
 
 
@@ -218,8 +238,8 @@ def _may_be_undefined(subject, rng, f):
     if any(infinite) or len(ops) == 1:
         return any(infinite)
     for signs in ((-1, 1), (1,), (-1,)):  # at the edge of a domain, one side alone may be in it
-        near = moved_nearby(subject, rng, 1e-3, signs).run()
-        if np.isfinite(joined([near.y, *near.gradient([np.ones(y.shape) for y in near.outputs])])).all():
+        near = at_nearby_point(subject, rng, 1e-3, signs).run()
+        if np.isfinite(to_vector([near.y, *near.gradient([np.ones(y.shape) for y in near.outputs])])).all():
             return True
     return f.left == f.right == 0 and not find_culprit(subject)
 

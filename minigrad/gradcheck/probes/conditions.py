@@ -16,7 +16,7 @@ from ..culprit import piece_signature
 from ..differences import EPS
 from ..pair import Pair
 from ..report import Finding, NotApplicable, failure
-from ..subject import PRECISION, difference_of, host, joined
+from ..subject import PRECISION, difference_of, host, to_vector
 from ..verdicts import FAIL, PASS
 from .other_sizes import cuts
 from .points import is_ours
@@ -36,22 +36,22 @@ class UserCall:
     strict: bool
 
 
-class Probed:
-    """A function at one point, and its outputs and gradient there for one random cotangent."""
+class ProbeContext:
+    """What a probe is given: the user's call, a Subject of it, and its outputs and gradient for a random cotangent."""
 
     def __init__(self, comparison, call):
         self.comparison, self.subject, self.rng = comparison, comparison.subject, comparison.rng
         self.fn, self.inputs, self.wrt = call.fn, call.inputs, call.wrt
         self.order, self.strict = call.order, call.strict
         self.pair = call.fn if isinstance(call.fn, Pair) else None
-        self.coarsest_eps = comparison.coarsest_eps  # eps of the coarsest float dtype on the way
+        self.coarsest_eps = comparison.coarsest_eps  # eps of the coarsest float dtype of an intermediate value
         self.ran: list = []  # (op, inputs) of each op that ran
         with autograd.watch(lambda op, inputs, outputs: self.ran.append((op, inputs))):
             self.run = self.subject.run()
         if not self.run.roots:
             raise NotApplicable("no output depends on the inputs")
         self.dys = [self.rng.standard_normal(y.shape).astype(y.dtype) for y in self.run.outputs]
-        gradients = comparison.gradients([joined(self.dys)])
+        gradients = comparison.gradients([to_vector(self.dys)])
         (self.gradient,), (self.terms,) = gradients.arrays, gradients.terms
         self.result = [self.run.y, *self.gradient]
 
@@ -279,7 +279,7 @@ LAYOUTS = {  # each takes an array with at least one dim
 MIXED = "fortran", "strided", "reversed"  # layouts that are also given to some inputs only
 
 
-def laid_out(name, a):
+def in_layout(name, a):
     """Return a copy of the array in the layout of this name."""
     return LAYOUTS[name](a) if a.ndim else a.copy()
 
@@ -288,12 +288,12 @@ def layouts(p):
     """The inputs in other memory layouts give the same outputs and gradient."""
     arrays = p.subject.arrays
     for name in LAYOUTS:
-        found = p.again([laid_out(name, a) for a in arrays])
+        found = p.again([in_layout(name, a) for a in arrays])
         if found:
             yield from p.same(f"layout {name}", p.result, found, f"wrong where inputs are {name}")
     for name in MIXED if len(arrays) > 1 else ():
         for odd in (0, 1):
-            found = p.again([laid_out(name, a) if i % 2 == odd else a.copy() for i, a in enumerate(arrays)])
+            found = p.again([in_layout(name, a) if i % 2 == odd else a.copy() for i, a in enumerate(arrays)])
             if found:
                 yield from p.same(f"layout {name}, mixed", p.result, found, f"wrong where some inputs are {name}")
     yield from _layout_as_given(p)
@@ -345,7 +345,7 @@ def cotangents(p):
     if not any(dy.size for dy in p.dys):
         raise NotApplicable("no output has elements")
     for name in LAYOUTS:
-        found = p.backward(p.run, [laid_out(name, dy) for dy in p.dys])
+        found = p.backward(p.run, [in_layout(name, dy) for dy in p.dys])
         yield from p.same(f"cotangent {name}", p.gradient, found, f"wrong where the cotangent is {name}")
     equal = [[np.broadcast_to(dy[(slice(0, 1),) * dy.ndim], dy.shape) for dy in p.dys]]
     equal += [[_broadcast(dy, axis) for dy in p.dys] for axis in range(max(dy.ndim for dy in p.dys))[:MOST_AXES]]

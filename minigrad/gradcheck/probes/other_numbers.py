@@ -3,8 +3,8 @@
 import numpy as np
 
 from ..report import NotApplicable
-from ..subject import flat, host, joined
-from .points import Point, is_bare_op, like, mapped_once
+from ..subject import host, tensors_in, to_vector
+from .points import Point, is_bare_op, like, map_tensors_once
 
 LARGE = 2**14  # the numbers of more elements than this are not changed
 
@@ -42,12 +42,12 @@ def values(p):
     arrays = p.subject.arrays
     if not 0 < p.subject.size <= LARGE:
         raise NotApplicable("no elements" if not p.subject.size else "too many elements")
-    seen = {joined(arrays).tobytes()}
+    seen = {to_vector(arrays).tobytes()}
     for name, change in VALUES.items():
         there = [np.array(a) for a in arrays]
         there = [np.asarray(change(a), np.float64) if a.size and np.isfinite(a).all() else a for a in there]
-        if joined(there).tobytes() not in seen:
-            seen.add(joined(there).tobytes())
+        if to_vector(there).tobytes() not in seen:
+            seen.add(to_vector(there).tobytes())
             yield Point(f"values {name}", p.fn, p.inputs, arrays=there)
 
 
@@ -89,13 +89,13 @@ def indices(p):
     """Yield Points with other numbers in the inputs that are not floats. An index, counts or classes become all equal,
     reversed, repeated, negative or too large; masks are inverted or constant."""
     p.require_first_order()
-    found = [x for x in dict.fromkeys(flat(p.inputs)) if not x.is_floating_point() and x.numel()]
+    found = [x for x in dict.fromkeys(tensors_in(p.inputs)) if not x.is_floating_point() and x.numel()]
     if not found:
         raise NotApplicable("all inputs are floats")
     for x in found:
         a = host(x)
         for name, array in other_constants(a).items():
-            inputs = mapped_once(p.inputs, lambda y, x=x, array=array: like(y, array) if y is x else y)
+            inputs = map_tensors_once(p.inputs, lambda y, x=x, array=array: like(y, array) if y is x else y)
             beyond = out_of_range(a, array)
             if not (beyond and is_bare_op(p)):
                 yield Point(

@@ -8,9 +8,9 @@ import numpy as np
 
 from ...nn import Module
 from ...tensor import Tensor
-from ..call import Keywords, argument_names, op_of, subject_of, unbound
+from ..call import Keywords, argument_names, op_of, subject_of, without_partial
 from ..report import NotApplicable
-from ..subject import flat
+from ..subject import tensors_in
 from .other_numbers import other_constants, out_of_order, out_of_range
 from .points import Point, is_bare_op, is_library_code, is_ours, user_ops
 
@@ -25,11 +25,11 @@ def parameters(p):
     """Yield Points where an option has another value: each dim, counted from the front and from the back; the other
     bool; a larger, a smaller and a negative number, and 0; each word of WORDS."""
     p.require_first_order()
-    if is_bare_op(p) and any(x.dtype.kind in "iu" for x in flat(p.inputs)):
+    if is_bare_op(p) and any(x.dtype.kind in "iu" for x in tensors_in(p.inputs)):
         raise NotApplicable("the op does not look whether an index fits")
     tries = []
     for fn, inputs, options in _calls_with_options(p):
-        ndim = next((x.ndim for x in flat(inputs)), 0)
+        ndim = next((x.ndim for x in tensors_in(inputs)), 0)
         for name, value in options.items():
             tries += [(fn, inputs, name, value, other) for other in _other_values(p, name, value, ndim)]
     if not tries:
@@ -72,17 +72,17 @@ def _calls_with_options(p):
 def _options(p):
     """Return {name: value} of the options of the user's call: bound by partial(), passed beside the Tensors, or
     defaults of the user's function or op. For a Pair: only options that both functions take."""
-    op, fn = op_of(p.fn), unbound(p.fn)
+    op, fn = op_of(p.fn), without_partial(p.fn)
     bound = dict(getattr(fn.__wrapped__ if p.pair else p.fn, "keywords", {}))
     given = dict(zip(argument_names(p.fn, len(p.inputs)), p.inputs))
     if p.inputs and isinstance(p.inputs[-1], Keywords):
         given.popitem()
         given |= p.inputs[-1]
     function = op.forward if op else inspect.unwrap(p.fn)
-    has_no_defaults = is_ours(op) if op else is_library_code(unbound(function))
+    has_no_defaults = is_ours(op) if op else is_library_code(without_partial(function))
     options = {} if has_no_defaults else _defaults(function)
     options = {name: x for name, x in options.items() if name not in given}
-    options |= bound | {name: x for name, x in given.items() if not flat(x, of=(Tensor, Module))}
+    options |= bound | {name: x for name, x in given.items() if not tensors_in(x, of=(Tensor, Module))}
     return {name: x for name, x in options.items() if not p.pair or p.pair.vjp_takes(name)}
 
 

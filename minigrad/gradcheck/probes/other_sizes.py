@@ -10,8 +10,8 @@ from ...autograd import FormulaOp
 from ...nn import Module
 from ..call import op_of, subject_of
 from ..report import NotApplicable
-from ..subject import flat, host
-from .points import Point, like, mapped_once
+from ..subject import host, tensors_in
+from .points import Point, like, map_tensors_once
 
 MOST_SIZES = 6  # sizes of dims that are changed
 MOST_APART = 24  # choices of some of the dims of one size
@@ -24,25 +24,25 @@ def sizes(p):
     then broadcasts against the others."""
     if _has_modules(p):
         raise NotApplicable("the shapes of a Module are its own")
-    tensors, every = list(dict.fromkeys(flat(p.inputs))), _free_sizes(p)
+    tensors, every = list(dict.fromkeys(tensors_in(p.inputs))), _free_sizes(p)
     for m in (0, 1):
         for name, inputs, n in cuts(p, m):
             yield Point(name, p.fn, inputs, cut_size=n)
     for i, x in enumerate(tensors[:MOST_SIZES] if len(tensors) > 1 and not _is_formula_op(p) else ()):
         for n in sorted(set(x.shape) & set(every)):
             if not _too_small(tensors, 1):
-                cut = resized(p.inputs, n, lambda a, axis: np.take(a, [0], axis), [x])
+                cut = resize_dims(p.inputs, n, lambda a, axis: np.take(a, [0], axis), [x])
                 name = f"size {n} -> 1 in input {i} alone"
                 yield Point(name, p.fn, cut, may_be_invalid=_has_index(tensors), backward_may_raise=True)
 
 
 def cuts(p, m):
     """[(name, inputs, n)] of the same call with m elements along each dim of n, for all n."""
-    if _has_modules(p) or _too_small(flat(p.inputs), m):
+    if _has_modules(p) or _too_small(tensors_in(p.inputs), m):
         return []
 
     def cut(n):
-        return resized(p.inputs, n, lambda a, axis: np.take(a, range(m), axis))
+        return resize_dims(p.inputs, n, lambda a, axis: np.take(a, range(m), axis))
 
     return [(f"size {n} -> {m}", cut(n), n) for n in _free_sizes(p)]
 
@@ -61,21 +61,21 @@ def growth(p):
     """Yield Points where every dim of n elements gets one of the sizes GROWN, where only some of these dims grow, and
     where the inputs have one or two dims more, or none."""
     p.require_first_order()
-    tensors = list(dict.fromkeys(flat(p.inputs)))
+    tensors = list(dict.fromkeys(tensors_in(p.inputs)))
     for name, inputs in () if _has_modules(p) or _is_formula_op(p) or _has_index(tensors) else _ranks(p, tensors):
         yield Point(name, p.fn, inputs, may_be_invalid=True, backward_may_raise=True)
-    yield from _grown_apart(p, tensors)
+    yield from _grow_apart(p, tensors)
     for n in _free_sizes(p):
         # where a loop in Python runs over a dim, 1025 might take 1025! ops, and no kernel would see more for it
-        has_loop = (_count_ops(p, _grown(p, n, n + 1)) or 0) > (_count_ops(p, p.inputs) or 0)
+        has_loop = (_count_ops(p, _grow(p, n, n + 1)) or 0) > (_count_ops(p, p.inputs) or 0)
         for m in [n + 1] if has_loop else sorted({*GROWN} - {n}):
             elements = sum(math.prod(m if size == n else size for size in x.shape) for x in tensors)
             if elements <= MOST_ELEMENTS and (m > n or not _too_small(tensors, m)):
-                yield Point(f"size {n} -> {m}", p.fn, _grown(p, n, m), has_grown=m > n)
+                yield Point(f"size {n} -> {m}", p.fn, _grow(p, n, m), has_grown=m > n)
 
 
-def _grown(p, n, m):
-    return resized(p.inputs, n, lambda a, axis: _resampled(p.rng, a, axis, m))
+def _grow(p, n, m):
+    return resize_dims(p.inputs, n, lambda a, axis: _resample(p.rng, a, axis, m))
 
 
 def _count_ops(p, inputs):
@@ -99,19 +99,19 @@ def _ranks(p, tensors):
 
     for lead in ((1,), (2, 3)):
         if sum(x.numel() for x in tensors) * math.prod(lead) <= MOST_ELEMENTS:
-            yield f"{lead} more dims", mapped_once(p.inputs, lambda x, lead=lead: more(x, lead))
+            yield f"{lead} more dims", map_tensors_once(p.inputs, lambda x, lead=lead: more(x, lead))
         if len(tensors) > 1:
-            one = mapped_once(p.inputs, lambda x, lead=lead: more(x, lead) if x is tensors[0] else x)
+            one = map_tensors_once(p.inputs, lambda x, lead=lead: more(x, lead) if x is tensors[0] else x)
             yield f"{lead} more dims of input 0", one
             for n in _free_sizes(p):  # prepended dims and a dim of 1 at once
-                cut = resized(one, n, lambda a, axis: np.take(a, [0], axis), flat(one)[1:])
+                cut = resize_dims(one, n, lambda a, axis: np.take(a, [0], axis), tensors_in(one)[1:])
                 yield f"{lead} more dims of input 0, size {n} -> 1 in the others", cut
     if all(x.ndim and x.numel() for x in tensors):
-        yield "no dims", mapped_once(p.inputs, lambda x: like(x, host(x).reshape(-1)[0]))
-        yield "one dim", mapped_once(p.inputs, lambda x: like(x, host(x).reshape(-1)))
+        yield "no dims", map_tensors_once(p.inputs, lambda x: like(x, host(x).reshape(-1)[0]))
+        yield "one dim", map_tensors_once(p.inputs, lambda x: like(x, host(x).reshape(-1)))
 
 
-def _grown_apart(p, tensors):
+def _grow_apart(p, tensors):
     """Yield Points where some of the dims of n elements grow and the others do not. They may be equal by accident, as
     height and width may.
 
@@ -129,17 +129,17 @@ def _grown_apart(p, tensors):
             def grown(x, some=some, m=m):
                 array = host(x)
                 for i, k in some:
-                    array = _resampled(p.rng, array, k + x.ndim, m) if tensors[i] is x else array
+                    array = _resample(p.rng, array, k + x.ndim, m) if tensors[i] is x else array
                 return like(x, array)
 
             where = " and ".join(f"dim {k} of input {i}" for i, k in some)
             yield Point(
-                f"size {n} -> {m} in {where} alone", p.fn, mapped_once(p.inputs, grown), has_grown=True,
+                f"size {n} -> {m} in {where} alone", p.fn, map_tensors_once(p.inputs, grown), has_grown=True,
                 may_be_invalid=indices or (n == 1 and len(tensors) > 1), backward_may_raise=indices or n == 1,
             )  # fmt: skip
 
 
-def _resampled(rng, a, axis, m):
+def _resample(rng, a, axis, m):
     """Return m slices along an axis: some of the array's own, or numbers between two of them, which stay in the domain.
 
     Sorted numbers, such as offsets, stay sorted. Where two axes grow, each element has a weight of its own: with one
@@ -166,7 +166,7 @@ def _free_sizes(p, least=2):
     values = getattr(p.fn, "keywords", {}).values()
     bound = {n for value in values if isinstance(value, (tuple, list)) for n in value if isinstance(n, int)}
     bound |= {n for leaf in p.subject.leaves if leaf.parameter for n in leaf.array.shape}
-    return sorted({n for x in flat(p.inputs) for n in x.shape if n >= least} - bound)[:MOST_SIZES]
+    return sorted({n for x in tensors_in(p.inputs) for n in x.shape if n >= least} - bound)[:MOST_SIZES]
 
 
 def _is_formula_op(p):
@@ -175,7 +175,7 @@ def _is_formula_op(p):
     return op is not None and issubclass(op, FormulaOp)
 
 
-def resized(inputs, n, change, chosen=None):
+def resize_dims(inputs, n, change, chosen=None):
     """Return the inputs after change(array, axis) of every dim of n elements. chosen: in these Tensors only."""
 
     def resize(x):
@@ -186,4 +186,4 @@ def resized(inputs, n, change, chosen=None):
             array = change(array, axis) if size == n else array
         return like(x, array)
 
-    return mapped_once(inputs, resize)
+    return map_tensors_once(inputs, resize)

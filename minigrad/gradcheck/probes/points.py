@@ -14,7 +14,7 @@ from ...autograd import FormulaOp
 from ...backend import reference
 from ...tensor import Tensor, from_backend
 from ..call import op_of
-from ..subject import host, mapped, to_tensor
+from ..subject import host, map_tensors, to_tensor
 
 
 @dataclass
@@ -27,20 +27,20 @@ class Point:
     may_be_invalid: bool = False  # the function may not be meant for this call: a failure is a WARN
     backward_may_raise: bool = False  # an exception of the backward counts for nothing
     may_be_out_of_bounds: bool = False  # NumPy computes, which refuses such an index; a kernel would not look
-    cut_size: int = 0  # the size that no dim of an input has any more
+    cut_size: int = 0  # the former size of the dims that were cut, or 0
     has_grown: bool = False  # a dim has more elements than the user gave it
     arrays: Any = None  # an array for each leaf, in place of the numbers of inputs and parameters
 
 
-def by_numpy(x):
+def on_numpy_backend(x):
     """Return x as a Tensor of the NumPy backend."""
     return from_backend(reference.from_numpy(host(x)), reference).requires_grad_(x.requires_grad)
 
 
-def mapped_once(inputs, change):
+def map_tensors_once(inputs, change):
     """Return the inputs with change(x) for each Tensor x. A Tensor that is passed twice is changed once."""
     done: dict[int, Tensor] = {}
-    return mapped(inputs, lambda x: done[id(x)] if id(x) in done else done.setdefault(id(x), change(x)))
+    return map_tensors(inputs, lambda x: done[id(x)] if id(x) in done else done.setdefault(id(x), change(x)))
 
 
 def like(x, array):
