@@ -1,4 +1,4 @@
-"""Multi-head attention (Vaswani et al. 2017, section 3.2.2), in three forms that compute the same."""
+"""Multi-head attention (Vaswani et al. 2017, section 3.2.2), in three implementations that compute the same."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from ..typing import DTypeLike
 from . import functional as F
 from . import init
 from .cache import KVCache
-from .heads import INPUTS, OUTPUT, Headed
+from .heads import INPUTS, OUTPUT, HeadAccess
 from .layers import Linear
 from .masks import combined_mask
 from .module import Parameter, factory
 from .positions import rotary
 
-FORMS = "per_head", "batched", "fused"
+IMPLS = "per_head", "batched", "fused"
 
 
-class MultiheadAttention(Headed):
+class MultiheadAttention(HeadAccess):
     """MultiHead(q, k, v) = Concat(head_1 … head_nh) W_O,   head_i = softmax(Q_i K_iᵀ / √d_k + mask) V_i
 
-    with Q_i = query W_Q^i, K_i = key W_K^i, V_i = value W_V^i. `impl` names the form, and may be changed at any time:
+    with Q_i = query W_Q^i, K_i = key W_K^i, V_i = value W_V^i. `impl` may be changed at any time:
 
         "per_head"  the definition: a loop over heads, each with matrices of its own
         "batched"   one product for all heads, then reshape and transpose
@@ -64,7 +64,7 @@ class MultiheadAttention(Headed):
             raise ValueError(f"rotary positions need an even head size, got {embed_dim // num_heads}")
         if not 0 <= dropout <= 1:
             raise ValueError(f"dropout must be between 0 and 1, got {dropout}")
-        _check_form(impl)
+        _check_impl(impl)
         self.embed_dim = embed_dim
         self.d_k = self.d_v = embed_dim // num_heads
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
@@ -76,7 +76,7 @@ class MultiheadAttention(Headed):
         self.out_proj = Linear(num_heads * self.d_v, embed_dim, bias=bias, **place)
         self.reset_parameters()
 
-    # ------------------------------------------------------------------------------------------------------ three forms
+    # -------------------------------------------------------------------------------------------- three implementations
 
     def forward(self, query: Tensor, key: Tensor | None = None, value: Tensor | None = None,
                 key_padding_mask: Tensor | None = None, need_weights: bool = False, attn_mask: Tensor | None = None,
@@ -98,11 +98,11 @@ class MultiheadAttention(Headed):
         self._check_inputs(query, key, value)
         start = 0 if cache is None else cache.length
         mask, is_causal = combined_mask(query, key, attn_mask, key_padding_mask, is_causal, start, self.num_heads)
-        form = self._form(need_weights)
-        z, pattern = form(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v), (B, nh, T, S) or None
+        compute_heads = self._method_of_impl(need_weights)
+        z, pattern = compute_heads(query, key, value, mask, is_causal, cache)  # (B, T, nh·d_v), (B, nh, T, S) or None
         y = self.out_proj(z)  # (B, T, C)
         if self._head_hooks:
-            y = self._hooked(OUTPUT, y)  # (B, T, C)
+            y = self._run_hooks(OUTPUT, y)  # (B, T, C)
         if not need_weights:
             return y, None
         return y, pattern.mean(1) if average_attn_weights else pattern
@@ -127,14 +127,15 @@ class MultiheadAttention(Headed):
         return cat(zs, dim=-1), stack(patterns, dim=1)  # (B, T, nh·d_v), (B, nh, T, S)
 
     def _batched(self, query, key, value, mask, is_causal, cache):
-        query, key, value = map(self._hooked, INPUTS, (query, key, value))  # (B, T, C), (B, S, C) twice
+        query, key, value = map(self._run_hooks, INPUTS, (query, key, value))  # (B, T, C), (B, S, C) twice
         q, k, v = self._project(query, key, value, cache)
-        q = self._hooked("q", q)  # (B, nh, T, d_k)
-        k = self._hooked("k", self._repeat_for_heads(k))  # (B, nh, S, d_k)
-        v = self._hooked("v", self._repeat_for_heads(v))  # (B, nh, S, d_v)
-        qk = self._hooked("qk", q @ k.mT)  # (B, nh, T, S)
-        pattern = self._hooked("pattern", F.attention_pattern(qk, mask, is_causal, self.score_scale))  # (B, nh, T, S)
-        z = self._hooked("z", F.dropout(pattern, self.dropout, self.training) @ v)  # (B, nh, T, d_v)
+        q = self._run_hooks("q", q)  # (B, nh, T, d_k)
+        k = self._run_hooks("k", self._repeat_for_heads(k))  # (B, nh, S, d_k)
+        v = self._run_hooks("v", self._repeat_for_heads(v))  # (B, nh, S, d_v)
+        qk = self._run_hooks("qk", q @ k.mT)  # (B, nh, T, S)
+        pattern = F.attention_pattern(qk, mask, is_causal, self.score_scale)  # (B, nh, T, S)
+        pattern = self._run_hooks("pattern", pattern)  # (B, nh, T, S)
+        z = self._run_hooks("z", F.dropout(pattern, self.dropout, self.training) @ v)  # (B, nh, T, d_v)
         return self._concatenate(z), pattern  # (B, T, nh·d_v), (B, nh, T, S)
 
     def _fused(self, query, key, value, mask, is_causal, cache):
@@ -143,10 +144,11 @@ class MultiheadAttention(Headed):
         z = F.scaled_dot_product_attention(q, k, v, mask, dropout, is_causal, self.score_scale, enable_gqa=True)
         return self._concatenate(z), None  # (B, T, nh·d_v)
 
-    # ------------------------------------------------------------------------------- steps that two of the forms share
+    # ------------------------------------------------------------------------------------ steps that two of them share
 
     def _project(self, query, key, value, cache):
-        """Return q (B, nh, T, d_k), k (B, nkv, S, d_k) and v (B, nkv, S, d_v): with a cache, all that it then holds."""
+        """Return q (B, nh, T, d_k), k (B, nkv, S, d_k) and v (B, nkv, S, d_v). With a cache, k and v include the cached
+        positions."""
         nh, nkv, start = self.num_heads, self.num_kv_heads, 0 if cache is None else cache.length
         if query is key and key is value and self.d_k == self.d_v:
             qkv = F.linear(query, self.in_proj_weight, self.in_proj_bias)  # (B, T, (nh + 2 nkv)·d_k)
@@ -219,14 +221,14 @@ class MultiheadAttention(Headed):
 
     # --------------------------------------------------------------------------------------------------------- choices
 
-    def _form(self, need_weights):
-        """Return the method that computes the heads."""
+    def _method_of_impl(self, need_weights):
+        """Return the method that computes the heads: for the layer's impl, or one that the call needs instead."""
         if self._head_hooks:
             return self._batched
-        _check_form(self.impl)
-        impl = _form_of_all.get() or self.impl
+        _check_impl(self.impl)
+        impl = _forced_impl.get() or self.impl
         if need_weights and impl == "fused":
-            warnings.warn("the fused form never holds the pattern: need_weights takes the batched one", stacklevel=4)
+            warnings.warn("impl 'fused' never holds the pattern: need_weights takes 'batched'", stacklevel=4)
             return self._batched
         return getattr(self, f"_{impl}")
 
@@ -241,23 +243,24 @@ class MultiheadAttention(Headed):
             raise ValueError(f"head_gates must be {shape} of {query.dtype}, got {gates.shape} of {gates.dtype}")
 
 
-_form_of_all: ContextVar[str | None] = ContextVar("the form that all layers take", default=None)
+_forced_impl: ContextVar[str | None] = ContextVar("the impl of all layers", default=None)
 
 
 @contextmanager
-def all_take(impl: str | None) -> Iterator[None]:
-    """Within a with-block, all layers that this thread runs take the form `impl`; None: the form of their own impl.
+def force_impl(impl: str | None) -> Iterator[None]:
+    """Within a with-block, all layers that this thread runs compute as if their impl were this one. None: as their own
+    impl says.
 
-    Layers with head hooks take the batched form all the same. Raises ValueError if there is no such form."""
+    Layers with head hooks are "batched" all the same. Raises ValueError for an unknown impl."""
     if impl is not None:
-        _check_form(impl)
-    before = _form_of_all.set(impl)
+        _check_impl(impl)
+    before = _forced_impl.set(impl)
     try:
         yield
     finally:
-        _form_of_all.reset(before)
+        _forced_impl.reset(before)
 
 
-def _check_form(impl):
-    if impl not in FORMS:
-        raise ValueError(f"impl must be one of {', '.join(FORMS)}, got {impl!r}")
+def _check_impl(impl):
+    if impl not in IMPLS:
+        raise ValueError(f"impl must be one of {', '.join(IMPLS)}, got {impl!r}")

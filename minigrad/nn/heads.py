@@ -30,7 +30,7 @@ class Head:
 
     def __init__(self, layer, number):
         if number not in range(layer.num_heads):
-            raise ValueError(_no_head(number, layer.num_heads))
+            raise ValueError(_unknown_head_message([number], layer.num_heads))
         gates, kv = layer.head_gates, layer.kv_of_head[number]
         self.number, self.d_k, self.d_v, self.scale = number, layer.d_k, layer.d_v, layer.score_scale
         self.gate = 1.0 if gates is None else gates[number].item()
@@ -52,21 +52,22 @@ class Head:
         return W.detach()[index].T
 
 
-def known_heads(heads, nh):
+def check_heads(heads, nh):
     """Return heads as a set of ints. Raises ValueError for a number that is not in 0 … nh - 1."""
     heads = {operator.index(h) for h in heads}
-    if unknown := sorted(heads.difference(range(nh))):
-        raise ValueError(_no_head(unknown, nh))
+    unknown = sorted(heads.difference(range(nh)))
+    if unknown:
+        raise ValueError(_unknown_head_message(unknown, nh))
     return heads
 
 
-def _no_head(which, nh):
-    which = ", ".join(map(str, which)) if isinstance(which, list) else which
-    return f"there is no head {which}: this layer has {nh}, from 0 on"
+def _unknown_head_message(numbers, nh):
+    """The message for head numbers that a layer of nh heads does not have. numbers: a list."""
+    return f"there is no head {', '.join(map(str, numbers))}: this layer has {nh}, from 0 on"
 
 
-class Headed(Module):
-    """The part of MultiheadAttention that gives access to single heads, hooks into them and loads them."""
+class HeadAccess(Module):
+    """The part of MultiheadAttention that gives access to single heads: their matrices, hooks on them, and loading."""
 
     _head_hooks: dict = {}
 
@@ -86,21 +87,23 @@ class Headed(Module):
 
         last: call the hook after all hooks without `last`. It then sees the value that the forward uses, and must
         return None. A layer with head hooks takes the batched form, whatever impl says."""
-        if point not in (known := (*POINTS, *INPUTS, OUTPUT)):
+        known = *POINTS, *INPUTS, OUTPUT
+        if point not in known:
             raise ValueError(f"there is no {point!r} in attention: there are {', '.join(known)}")
         if "_head_hooks" not in self.__dict__:
             self._head_hooks = {}
         return Handle(self._head_hooks, (last, point, hook))
 
-    def _hooked(self, point, x):
-        """Return x, or the Tensor with which hooks on this point replace it."""
-        for last, at, hook in sorted(self._head_hooks.values(), key=lambda entry: entry[0]):
-            if at == point and (replaced := hook(self, x)) is not None:
+    def _run_hooks(self, point, x):
+        """Run the hooks on this point, and return x, or the Tensor with which they replace it."""
+        for last, hooked_point, hook in sorted(self._head_hooks.values(), key=lambda entry: entry[0]):
+            replacement = hook(self, x) if hooked_point == point else None
+            if replacement is not None:
                 name = getattr(hook, "__name__", hook)
                 if last:
                     raise TypeError(f"hook {name} on {point!r} has last=True and must return None, not a value")
-                check_same_kind(f"what hook {name} on {point!r} returns", replaced, x)
-                x = replaced
+                check_same_kind(f"the return value of hook {name} on {point!r}", replacement, x)
+                x = replacement
         return x
 
     def load_from_heads(self, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> Self:

@@ -7,7 +7,7 @@ from ..autograd import Handle
 from ..base.missing import MissingAttribute
 
 
-class Hooked:
+class HookMixin:
     """The part of Module that calls its hooks."""
 
     _forward_hooks: dict = {}
@@ -15,7 +15,7 @@ class Hooked:
     register_full_backward_hook = MissingAttribute("a Module", "register_full_backward_hook")
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The Module's forward."""
+        """Compute what a call of the module returns: Module defines it."""
         raise NotImplementedError
 
     def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> Handle:

@@ -10,14 +10,14 @@ from ..autograd import mode
 from ..dtypes import DEFAULT_FLOAT, float16, float32, float64
 from ..tensor import Tensor, as_tensor
 from ..typing import Array, DTypeLike
-from .hooks import Hooked
+from .hooks import HookMixin
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 
 class HasForward(Protocol[P, R]):
-    """What type checkers know of a Module: a call has the arguments and the result of forward."""
+    """A Module, for type checkers: a call has the arguments and the result of forward."""
 
     _name: str
     _forward_hooks: dict[Any, Any]
@@ -56,7 +56,7 @@ def factory(device, dtype):
     return {"device": "cpu" if device is None else device, "dtype": DEFAULT_FLOAT if dtype is None else dtype}
 
 
-class Module(Hooked):
+class Module(HookMixin):
     """Base class of layers and models. Assign Parameters and Modules as attributes, define forward, call the module.
 
     Parameters, buffers and submodules are found in the order in which they were assigned. Raises TypeError if another
@@ -76,7 +76,7 @@ class Module(Hooked):
             if isinstance(value, Module):
                 value._rename(name)
             elif value is not None and not isinstance(value, Parameter):
-                _check_replaced(self, name, value)
+                _check_replacement(self, name, value)
             object.__setattr__(self, name, value)
 
     def _rename(self, name):
@@ -116,14 +116,14 @@ class Module(Hooked):
         """Yield this and all modules below it, each once."""
         return (module for _, module in self.named_modules())
 
-    def _named(self, kind, dot="", above=()):
-        """Yield (path, value) of all attributes for which kind(module, name, value) is true. A shared value comes once
-        for each of its paths."""
+    def _named_values(self, kind, dot="", above=()):
+        """Yield (path, value) of all attributes of this and the modules below for which kind(module, name, value) is
+        true. A shared value comes once for each of its paths."""
         yield from ((dot + name, value) for name, value in vars(self).items() if kind(self, name, value))
         above = (*above, id(self))
         for name, child in self.named_children():
             if id(child) not in above:  # a module may have its parent as an attribute
-                yield from child._named(kind, f"{dot}{name}.", above)
+                yield from child._named_values(kind, f"{dot}{name}.", above)
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Yield (path, parameter) of all parameters, each once. Warn of Modules in a plain list: they are not found."""
@@ -134,7 +134,7 @@ class Module(Hooked):
                 held.append((module, name, value))
             return isinstance(value, Parameter)
 
-        yield from _once(self._named(is_parameter))
+        yield from _unique(self._named_values(is_parameter))
         self._warn_of_hidden_modules(held)
 
     def _warn_of_hidden_modules(self, held):
@@ -152,7 +152,7 @@ class Module(Hooked):
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (path, tensor) of the buffers that are not None, each once."""
-        return _once(self._named(_is_buffer))
+        return _unique(self._named_values(_is_buffer))
 
     def buffers(self) -> Iterator[Tensor]:
         """Yield the buffers that are not None, each once."""
@@ -192,7 +192,7 @@ class Module(Hooked):
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return {path: Tensor} of parameters and persistent buffers, which share memory with the module."""
-        return {path: value.detach() for path, value in self._named(_is_state)}
+        return {path: value.detach() for path, value in self._named_values(_is_state)}
 
     def load_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> "Keys":
         """Copy values, Tensors or arrays, into the parameters and buffers of the same paths. Return the paths that are
@@ -201,17 +201,17 @@ class Module(Hooked):
         Shapes and kinds (float, int, bool) must be the same; the widths of dtypes may differ. strict: no path may be
         missing or unexpected. Raises ValueError if something does not fit; nothing has been copied then."""
         keys = self.check_state_dict(state_dict, strict)
-        for path, x in self._named(_is_state):
+        for path, x in self._named_values(_is_state):
             if path in state_dict:
                 x.detach().copy_(as_tensor(state_dict[path]).detach().to(x.device))
         return keys
 
     def check_state_dict(self, state_dict: Mapping[str, Tensor | Array], strict: bool = True) -> "Keys":
         """Check as load_state_dict does, without loading anything."""
-        own = dict(self._named(_is_state))
+        own = dict(self._named_values(_is_state))
         missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
-        problems = [f"missing {_listed(missing)}"] if missing and strict else []
-        problems += [f"unexpected {_listed(unexpected)}"] if unexpected and strict else []
+        problems = [f"missing {_first_few(missing)}"] if missing and strict else []
+        problems += [f"unexpected {_first_few(unexpected)}"] if unexpected and strict else []
         reasons = [_reason_against(path, x, state_dict[path]) for path, x in own.items() if path in state_dict]
         misfits = [reason for reason in reasons if reason is not None]
         problems += misfits[:_SHOWN]
@@ -310,8 +310,8 @@ class Module(Hooked):
         return f"{type(self).__name__}({self.extra_repr()}\n  " + "\n  ".join(lines) + "\n)"
 
 
-def _once(named):
-    """Yield each value once, as (path, value) with its first path."""
+def _unique(named):
+    """Yield the first (path, value) of each value."""
     seen = set()
     for path, value in named:
         if id(value) not in seen:
@@ -336,7 +336,7 @@ def _is_state(module, name, value):
     return isinstance(value, Parameter) or (module._buffer_names.get(name, False) and value is not None)
 
 
-def _check_replaced(module, name, value):
+def _check_replacement(module, name, value):
     """Raise TypeError if a value that is neither Parameter nor Module is assigned to the name of one, which would then
     no longer be trained or saved."""
     old = vars(module).get(name)
@@ -372,7 +372,7 @@ _SHOWN = 5  # how many paths an error names, since a model may have hundreds
 _KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}
 
 
-def _listed(paths):
+def _first_few(paths):
     return f"{paths[:_SHOWN]}" + f" and {len(paths) - _SHOWN} more" * (len(paths) > _SHOWN)
 
 

@@ -54,14 +54,14 @@ class Muon(Optimizer):
                 what = "a matrix" if count == 1 else f"{count} matrices, one below the other"
                 raise ValueError(f"a parameter of shape {p.shape} is not {what}; optimize it with AdamW, not Muon")
 
-    def _is_possible(self, name, value):
+    def _is_valid(self, name, value):
         if name == "ns_coefficients":
             return isinstance(value, list | tuple) and len(value) == 3 and all(map(is_number, value))
         if name in ("ns_steps", "matrices"):
             return type(value) is int and 1 <= value < (100 if name == "ns_steps" else math.inf)
         if name == "adjust_lr_fn":
             return value is None or value in SCALES
-        return super()._is_possible(name, value)
+        return super()._is_valid(name, value)
 
     def _launch_options(self, group):
         return group["nesterov"], (tuple(group["ns_coefficients"]),) * group["ns_steps"], group["eps"]

@@ -73,7 +73,7 @@ class Optimizer:
         if unknown:
             raise ValueError(f"{type(self).__name__} has no options {sorted(unknown)}; it has {sorted(self.defaults)}")
         for name, value in group.items():
-            if not self._is_possible(name, value):
+            if not self._is_valid(name, value):
                 raise ValueError(f"{type(self).__name__}: {name} cannot be {shown(value)}")
         seen = {id(p) for other in self.param_groups for p in other["params"]}
         for p in params:
@@ -130,7 +130,7 @@ class Optimizer:
             with capturing.uncaptured(after=False):  # zeros depend on nothing
                 state = self.state[p] = {"step": 0, **{name: p.zeros_like() for name in self.buffers}}
             return state
-        outdated = [name for name in self.buffers if not _matches(state.get(name), p)]
+        outdated = [name for name in self.buffers if not _is_current(state.get(name), p)]
         if outdated:
             index = [id(x) for group in self.param_groups for x in group["params"]].index(id(p))
             with capturing.uncaptured():
@@ -152,7 +152,7 @@ class Optimizer:
         return ()
 
     def _parameter_options(self, p, group):
-        """Return what else `primitive` takes for each parameter p, an array."""
+        """Return the further arguments of `primitive` for each parameter p, an array."""
         return ()
 
     def _update_all(self, updates):
@@ -164,18 +164,18 @@ class Optimizer:
             return
         launches: dict = {}
         for p, g, state, group in updates:
-            # slots: one for each parameter; rows: one for each group and step, of which a slot has the number
+            # A slot has the arrays of a parameter. A row has the options of a group at a step; slots share rows.
             slots, rows = launches.setdefault((p.storage.backend, *self._launch_options(group)), ([], {}))
             row, *_ = rows.setdefault((id(group), state["step"]), (len(rows), state, group))
             buffers = [state[name].array for name in self.buffers]
             slots.append((p.array, g.contiguous().array, *buffers, row, *self._parameter_options(p.array, group)))
             p.storage.changed()
-        for (on, *shared), (slots, rows) in launches.items():
+        for (backend, *shared), (slots, rows) in launches.items():
 
             def numbers(rows=rows):
                 return [self._step_options(state, group) for _, state, group in rows.values()]
 
-            getattr(on, self.primitive)(slots, numbers, *shared)
+            getattr(backend, self.primitive)(slots, numbers, *shared)
 
     def state_dict(self) -> dict[str, Any]:
         """Return {'state': {index: {'step': …, name: Tensor}}, 'param_groups': …}; an index counts parameters over all
@@ -188,12 +188,12 @@ class Optimizer:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore what state_dict() gave, with Tensors or arrays. Raises ValueError if the number of parameters, an
         option or a buffer's shape does not fit; nothing has changed then."""
-        self._replace_state(*self._checked(state_dict))
+        self._replace_state(*self._check_state_dict(state_dict))
 
-    def _checked(self, state_dict):
+    def _check_state_dict(self, state_dict):
         """Return ({parameter: its state}, [options of each group]) of a state_dict. Raises ValueError."""
         try:
-            groups = [self._checked_options(group) for group in state_dict["param_groups"]]
+            groups = [self._check_saved_options(group) for group in state_dict["param_groups"]]
             given = [list(group.pop("params")) for group in groups]
             index = itertools.count()
             own = [[next(index) for _ in group["params"]] for group in self.param_groups]
@@ -207,7 +207,7 @@ class Optimizer:
                 if not 0 <= int(i) < len(parameters):
                     raise ValueError(f"it has a state {i}, where there are {len(parameters)} parameters")
                 p = parameters[int(i)]
-                state[p] = self._checked_state(saved, f"state {i}", p)
+                state[p] = self._check_saved_state(saved, f"state {i}", p)
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             reason = f"there is no {shown(error.args[0])}" if isinstance(error, KeyError) else error
             raise ValueError(f"{type(self).__name__}: the state does not fit: {reason}") from error
@@ -218,7 +218,7 @@ class Optimizer:
         for group, saved in zip(self.param_groups, groups):
             group.update(saved)
 
-    def _is_possible(self, name, value):
+    def _is_valid(self, name, value):
         """True if an option may have this value. This knows the options that mean the same in all optimizers."""
         if name in ("lr", "momentum", "weight_decay", "eps"):
             return is_number(value) and value >= 0
@@ -231,17 +231,17 @@ class Optimizer:
     def _check_group(self, group):
         """Raise ValueError if a group's options do not fit its parameters. For a subclass to define."""
 
-    def _checked_options(self, group):
+    def _check_saved_options(self, group):
         """Return a copy of a saved group. Raises ValueError for impossible options, KeyError for missing ones."""
         group = dict(group)
         for name, default in self.defaults.items():
             if isinstance(default, tuple) and isinstance(group[name], list):  # JSON turns tuples into lists
                 group[name] = tuple(group[name])
-            if not self._is_possible(name, group[name]):
+            if not self._is_valid(name, group[name]):
                 raise ValueError(f"option {name} cannot be {shown(group[name])}; by default it is {default}")
         return group
 
-    def _checked_state(self, state, where, p):
+    def _check_saved_state(self, state, where, p):
         """Return the saved state of parameter p: its step, and its buffers as Tensors like p."""
         if state.keys() != {"step", *self.buffers}:
             raise ValueError(f"{where} has {shown(sorted(state))}, not step and {self.buffers}")
@@ -279,7 +279,7 @@ class Optimizers:
         states = state_dict.get("optimizers", ()) if isinstance(state_dict, Mapping) else ()
         if not isinstance(states, list | tuple) or len(states) != len(self.optimizers):
             raise ValueError(f"the state does not fit: it is not the state of {len(self.optimizers)} optimizers")
-        checked = [optimizer._checked(state) for optimizer, state in zip(self.optimizers, states)]
+        checked = [optimizer._check_state_dict(state) for optimizer, state in zip(self.optimizers, states)]
         for optimizer, found in zip(self.optimizers, checked):
             optimizer._replace_state(*found)
 
@@ -296,9 +296,9 @@ def _as_buffer(state, where, name, p):
     return from_backend(backend.copy(value.to(p.device, p.dtype).array), backend)
 
 
-def _matches(buffer, p):
-    """True if a kernel may change this buffer in place beside the parameter p: same backend, dtype and shape,
-    contiguous."""
+def _is_current(buffer, p):
+    """True if a buffer has the backend, dtype and shape of the parameter p, and is contiguous: then a kernel may change
+    both in one loop."""
     backend = p.storage.backend
     if not isinstance(buffer, Tensor) or buffer.storage.backend is not backend:
         return False

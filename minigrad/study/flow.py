@@ -37,7 +37,7 @@ import numpy as np
 from ..base.errors import UnknownName, unknown
 from ..base.progress import busy, duration
 from ..base.tables import columns
-from ..nn.attention import all_take
+from ..nn.attention import force_impl
 from ..tensor import Tensor
 from ..typing import Array
 from .cut import EdgeCut
@@ -257,7 +257,7 @@ def _cut(flow, model, stream, batch, loss, wanted, errors):
     flow.edges, flow.errors = np.where(flow._known, np.nan, 0.0), np.full(flow.edges.shape, np.nan)
     flow._known = np.zeros_like(flow._known)
     batches = [batch, *(_sequences(batch) if errors else [])]
-    with undisturbed(model), all_take("batched"), busy("cutting edges") as say:
+    with undisturbed(model), force_impl("batched"), busy("cutting edges") as say:
         whole = [value_of(loss, model, each).item() for each in batches]
         pace = _Pace(len(wanted), say)
         try:

@@ -15,8 +15,8 @@ import numpy as np
 from ..autograd import GraphError, backward, reachable
 from ..base.errors import UnknownName, unknown
 from ..nn import Module
-from ..nn.attention import all_take
-from ..nn.heads import known_heads
+from ..nn.attention import force_impl
+from ..nn.heads import check_heads
 from ..ops.derivatives import argument, derivative, letters_of
 from ..tensor import Tensor, ones_like
 from .layers import attention_layers, numbers_of_heads
@@ -107,7 +107,7 @@ def ledger(
     if values not in ("summary", "full"):
         raise ValueError(f"values must be 'summary' or 'full', got {values!r}")
     if callable(loss):
-        with all_take("batched"):
+        with force_impl("batched"):
             loss = loss()
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         given = getattr(loss, "shape", type(loss).__name__)
@@ -205,7 +205,7 @@ def head_parts(graph, scope, head):
         here = ", ".join(sorted({op.scope for op in merges})) or "none of impl 'batched' or 'fused'"
         raise ValueError(f"head= needs the scope of one attention layer; in {scope!r} there is {here}")
     (nh,), d_v = merges[0].heads, merges[0].d
-    known_heads([head], nh)
+    check_heads([head], nh)
     splits = [op for op in graph if op.name == "split_heads"]
     nkv = min(n for op in splits for n in op.heads)
     group = head * nkv // nh

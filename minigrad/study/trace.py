@@ -20,7 +20,7 @@ import numpy as np
 
 from ..base.errors import unknown
 from ..nn import GPT
-from ..nn.heads import INPUTS, OUTPUT, POINTS, known_heads
+from ..nn.heads import INPUTS, OUTPUT, POINTS, check_heads
 from ..tensor import Tensor
 from ..typing import Array, FilePath
 from . import report
@@ -75,7 +75,7 @@ def _chosen_heads(all_layers, layers, heads):
     if not wanted:
         raise ValueError("no heads are named: None means all")
     names = {head_of(each, known) for each in wanted if isinstance(each, str)}  # one layer's head each
-    numbers = known_heads([each for each in wanted if not isinstance(each, str)], most)  # meant in every layer
+    numbers = check_heads([each for each in wanted if not isinstance(each, str)], most)  # meant in every layer
     chosen = {}
     for path in known:
         of_layer = [h for h in known[path] if h in numbers or (path, h) in names]

@@ -2,7 +2,7 @@ import pytest
 
 from minigrad.gradcheck.probes import CHEAP
 
-from .heads import FORMS, layer
+from .heads import IMPLS, layer
 
 
 @pytest.fixture
@@ -11,6 +11,6 @@ def how(thorough):
     return dict(mode="directional", probes=CHEAP) if thorough else dict(mode="directional", probes=(), directions=1)
 
 
-@pytest.fixture(params=FORMS)
+@pytest.fixture(params=IMPLS)
 def attention(request):
     return layer(impl=request.param)

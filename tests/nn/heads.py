@@ -5,7 +5,7 @@ import numpy as np
 import minigrad as mg
 from minigrad import nn
 
-FORMS = "per_head", "batched", "fused"
+IMPLS = "per_head", "batched", "fused"
 B, T, S, C, NH = 2, 3, 4, 6, 2
 HS = C // NH
 PADDING = np.array([[False, False, True, True], [False, True, False, False]])  # True: not to attend, as in torch

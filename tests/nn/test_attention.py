@@ -10,9 +10,9 @@ import minigrad as mg
 from minigrad import nn
 from minigrad.gradcheck import gradcheck
 from minigrad.nn import functional as F
-from minigrad.nn.attention import all_take
+from minigrad.nn.attention import force_impl
 
-from .heads import FORMS, HS, NH, PADDING, B, C, S, T, close, data, layer
+from .heads import HS, IMPLS, NH, PADDING, B, C, S, T, close, data, layer
 
 
 def pattern_of(m, *args, **options):
@@ -47,7 +47,7 @@ ADDED = np.where(HIDDEN, -np.inf, np.arange(12.0).reshape(T, S) / 10)
 
 
 @pytest.mark.parametrize("nkv", [1, 2, 4])
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", IMPLS)
 def test_heads_that_share_keys_against_a_loop_over_heads(form, nkv):
     m, query, key = layer(12, 4, impl=form, num_kv_heads=nkv), data(B, T, 12), data(B, S, 12)
     expected, expected_pattern = by_hand(m, query.numpy(), *[key.numpy()] * 2, np.ones((B, 4, T, S), bool))
@@ -126,13 +126,13 @@ def results(name, form, dtype, on="cpu"):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("dtype, slack", [(mg.float64, 1e-12), (mg.float32, 2e-5)])
 def test_the_three_forms_are_one(name, dtype, slack, device):
-    first, *others = (results(name, form, dtype, device.device) for form in FORMS)
+    first, *others = (results(name, form, dtype, device.device) for form in IMPLS)
     for other in others:
         for a, b in zip(first, other, strict=True):
             np.testing.assert_allclose(a, b, 0, slack * max(1, np.abs(a).max()))
 
 
-OTHERS = [pytest.param(form, 1, marks=pytest.mark.slow) for form in FORMS[:2]]  # with the same gradients: see above
+OTHERS = [pytest.param(form, 1, marks=pytest.mark.slow) for form in IMPLS[:2]]  # with the same gradients: see above
 
 
 @pytest.mark.parametrize("form, order", [("fused", 1), ("fused", 2), *OTHERS])
@@ -167,7 +167,7 @@ def test_a_query_that_sees_nothing_gives_zero_and_no_gradient(attention):
 
 def test_the_fused_form_says_so_when_it_is_asked_for_its_pattern():
     m = layer()
-    with pytest.warns(UserWarning, match="never holds the pattern: need_weights takes the batched one"):
+    with pytest.warns(UserWarning, match="never holds the pattern: need_weights takes 'batched'"):
         _, pattern = m(data(B, T, C), need_weights=True)
     assert pattern.shape == (B, T, T)
     np.testing.assert_allclose(pattern.sum(-1).detach().numpy(), 1)
@@ -182,7 +182,7 @@ def inner(x, y):
 
 def test_all_layers_take_one_form_in_a_block_of_one_thread():
     marks = {"per_head": "cat", "batched": "attention_pattern", "fused": "attention"}
-    layers = {form: nn.MultiheadAttention(8, 2, impl=form, batch_first=True) for form in FORMS}
+    layers = {form: nn.MultiheadAttention(8, 2, impl=form, batch_first=True) for form in IMPLS}
     x, found = mg.randn(1, 3, 8), []
 
     def forms(wanted):
@@ -192,27 +192,27 @@ def test_all_layers_take_one_form_in_a_block_of_one_thread():
                 attention(x)
             assert marks[wanted or form] in seen and attention.impl == form
 
-    for form in FORMS:
-        with all_take(form):
+    for form in IMPLS:
+        with force_impl(form):
             forms(form)
-            with all_take(None):
+            with force_impl(None):
                 forms(None)
             forms(form)
             other = threading.Thread(target=lambda: found.append(forms(None)))
             other.start()
             other.join()
     forms(None)
-    assert len(found) == len(FORMS)
-    with pytest.raises(RuntimeError, match="stop"), all_take("batched"):
+    assert len(found) == len(IMPLS)
+    with pytest.raises(RuntimeError, match="stop"), force_impl("batched"):
         raise RuntimeError("stop")
     forms(None)
     handle = layers["fused"].register_head_hook("z", lambda layer, z: found.append(z))
-    with all_take("fused"):
+    with force_impl("fused"):
         layers["fused"](x)
     handle.remove()
-    assert len(found) == len(FORMS) + 1
+    assert len(found) == len(IMPLS) + 1
     for wrong in "flash", "":
-        with pytest.raises(ValueError, match="impl must be one of per_head, batched, fused"), all_take(wrong):
+        with pytest.raises(ValueError, match="impl must be one of per_head, batched, fused"), force_impl(wrong):
             pass
 
 
@@ -249,7 +249,7 @@ def test_attention_refuses_what_does_not_fit(attention):
         attention(data(B, T, C))
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", IMPLS)
 def test_attention_dropout_only_in_training(form):
     m = nn.MultiheadAttention(C, NH, dropout=0.5, impl=form, batch_first=True)
     x = mg.randn(B, T, C)

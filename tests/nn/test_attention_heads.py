@@ -9,7 +9,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 
-from .heads import FORMS, B, C, S, T, close, data, layer
+from .heads import IMPLS, B, C, S, T, close, data, layer
 
 # ---------------------------------------------------------------------------------------------------- heads, one by one
 
@@ -28,7 +28,7 @@ def test_load_from_heads_is_the_definition(nkv):
         q, k, v = x @ W_Q[i], x @ W_K[i * nkv // nh], x @ W_V[i * nkv // nh]
         heads.append((q @ k.mT / math.sqrt(d_k)).softmax(-1) @ v)
     expected = (mg.cat(heads, -1) @ W_O).numpy()
-    for bias, form in itertools.product((True, False), FORMS):
+    for bias, form in itertools.product((True, False), IMPLS):
         m = layer(bias=bias, impl=form)
         assert m.load_from_heads(W_Q, W_K, W_V, W_O) is m
         close(m(x)[0], expected)

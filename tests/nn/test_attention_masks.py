@@ -8,7 +8,7 @@ import pytest
 
 import minigrad as mg
 
-from .heads import FORMS, HS, NH, PADDING, B, C, S, close, data, layer
+from .heads import HS, IMPLS, NH, PADDING, B, C, S, close, data, layer
 
 COMBINATIONS = list(itertools.product(("none", "bool", "float"), ("T S", "B·nh T S"), (False, True), (False, True)))
 
@@ -43,7 +43,7 @@ def test_masks_given_together_all_hold(kind, shape, padded, causal):
         allowed &= np.tri(S, dtype=bool)
     expected = expected_pattern(m, x, allowed, added)
     outputs = []
-    for m.impl in FORMS:
+    for m.impl in IMPLS:
         outputs.append(m(x, is_causal=causal, **options)[0].detach().numpy())
         np.testing.assert_allclose(outputs[-1], outputs[0], rtol=1e-11, atol=1e-13)
     m.impl = "batched"

@@ -123,7 +123,7 @@ def test_head_hooks_come_in_order_and_see_what_is_used():
         m.register_head_hook("K", print)
     m = layer()
     m.register_head_hook("pattern", lambda layer, p: p[..., :1])
-    with pytest.raises((TypeError, ValueError, RuntimeError), match=r"what hook <lambda> on 'pattern' returns"):
+    with pytest.raises((TypeError, ValueError, RuntimeError), match=r"the return value of hook <lambda> on 'pattern'"):
         m(x)
 
 

@@ -49,7 +49,7 @@ def pair_of(torch, lens, changes):
         device="cpu", use_split_qkv_input=True, ungroup_grouped_query_attention=True, use_attn_result=True, **options,
     )  # fmt: skip
     theirs = lens.HookedTransformer(config)
-    state = {name: torch.from_numpy(np.array(x)) for name, x in translated(model).items()}
+    state = {name: torch.from_numpy(np.array(x)) for name, x in translate_gpt2(model).items()}
     missing, unexpected = theirs.load_state_dict(state, strict=False)
     assert not unexpected and all(name.endswith(FIXED) for name in missing), (missing, unexpected)
     return model, theirs
@@ -58,7 +58,7 @@ def pair_of(torch, lens, changes):
 FIXED = "mask", "IGNORE", "rotary_sin", "rotary_cos"
 
 
-def translated(model):
+def translate_gpt2(model):
     """{TransformerLens's name: array} of our weights."""
     state = {"embed.W_E": as_float64(model.wte.weight)}
     if getattr(model, "wpe", None) is not None:

@@ -105,6 +105,6 @@ def test_a_hook_may_replace_what_comes_in_and_what_goes_out():
     assert trace[0].x_k is trace[0].x_v
     np.testing.assert_array_equal(trace[0].x_k, memory.numpy())
     np.testing.assert_array_equal(trace[0].y, y.detach().numpy())
-    with pytest.raises(ValueError, match=r"hook <lambda> on 'x_q' returns must have shape \(3, 6, 16\)"):
+    with pytest.raises(ValueError, match=r"return value of hook <lambda> on 'x_q' must have shape \(3, 6, 16\)"):
         layer.register_head_hook("x_q", lambda layer, x: x[:1])
         layer(x)

@@ -172,11 +172,11 @@ def test_a_wrong_hook_is_named():
         return pattern[:, :2]
 
     handle = layer.register_head_hook("pattern", halve)
-    with pytest.raises(ValueError, match=r"hook halve on 'pattern' returns must have shape \(1, 4, 6, 6\)"):
+    with pytest.raises(ValueError, match=r"return value of hook halve on 'pattern' must have shape \(1, 4, 6, 6\)"):
         layer(x)
     handle.remove()
     handle = layer.register_head_hook("v", lambda layer, v: 3)
-    with pytest.raises(TypeError, match="hook <lambda> on 'v' returns must be a Tensor"):
+    with pytest.raises(TypeError, match="return value of hook <lambda> on 'v' must be a Tensor"):
         layer(x)
     handle.remove()
     with pytest.raises(ValueError, match="no 'patern' in attention: there are q, k, v, qk, pattern, z"):

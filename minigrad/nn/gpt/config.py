@@ -48,7 +48,7 @@ class GPTConfig:
         for name in ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "n_kv_head"):
             value = getattr(self, name)
             if (name, value) != ("n_kv_head", None):
-                setattr(self, name, _checked_size(name, value))
+                setattr(self, name, _check_size(name, value))
         if self.positions not in POSITIONS:
             raise ValueError(f"positions must be {', '.join(POSITIONS)}, got {shown(self.positions)}")
         if self.n_embd % self.n_head:  # the layer would call them embed_dim and num_heads
@@ -63,7 +63,7 @@ class GPTConfig:
         return cls(**SIZES[name] | changes)
 
 
-def _checked_size(name, value):
+def _check_size(name, value):
     """Return a size as an int. Raises ValueError for anything but a whole number from 1 on."""
     with contextlib.suppress(TypeError):
         if not isinstance(value, bool) and (size := operator.index(value)) >= 1:

@@ -23,12 +23,12 @@ def choose(
     smallest number of likeliest tokens whose probabilities add up to at least top_p (Holtzman et al. 2019). temperature
     0 takes the likeliest token. Raises ValueError for impossible settings, and FloatingPointError if the largest logit
     of a row is NaN or infinite, from which no probabilities follow."""
-    tokens = _chosen(logits.detach().numpy(), temperature, top_k, top_p, generator)
+    tokens = _choose(logits.detach().numpy(), temperature, top_k, top_p, generator)
     return tensor(tokens, device=logits.device)
 
 
-def _chosen(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
-    """choose() for an array of logits (B, V): an array (B, 1)."""
+def _choose(logits, temperature=1.0, top_k=None, top_p=None, generator=None):
+    """choose() for an array of logits (B, V). Return an array (B, 1) of tokens."""
     if (
         not 0 <= temperature < math.inf
         or (top_k is not None and top_k < 1)
@@ -70,17 +70,18 @@ def generate(model, prompts, max_new_tokens, use_cache=True, each=None, **choice
     tokens = np.concatenate([prompts.astype(np.int64), np.zeros((B, max_new_tokens), np.int64)], 1)
     device = next(model.parameters()).device
     with evaluating(model):
-        for end in _write(model, tokens, T, use_cache, choice, device):
+        for end in _fill_columns(model, tokens, T, use_cache, choice, device):
             if each is not None:
                 each(tokens[:, end].copy())
     return tensor(tokens, device=device)
 
 
-def _write(model, tokens, T, use_cache, choice, device):
+def _fill_columns(model, tokens, T, use_cache, choice, device):
     """Fill tokens, an array (B, n), from column T on, and yield the number of each column when it is filled.
 
-    The model sees a window of up to block_size tokens. It begins at the first token. Each time it is full, it moves on
-    by half its size, and a cache is filled anew: its keys and values belong to positions in the window."""
+    The model sees a window of up to block_size tokens, which begins at the first token. When the window is full, it
+    moves on by half its size. The cache is then filled anew, since its keys and values belong to positions in the
+    window."""
     (B, n), size = tokens.shape, model.config.block_size
     start = max(0, T - size)
     cache = model.new_cache(B, min(size, n - start)) if use_cache else None
@@ -92,5 +93,5 @@ def _write(model, tokens, T, use_cache, choice, device):
         seen = 0 if cache is None else cache[0].length  # tokens of the window whose keys and values are known
         x = model.trunk(tensor(tokens[:, start + seen : end], device=device), cache)  # (B, T, C)
         logits = model.unembed(x[:, -1]).numpy()  # (B, V)
-        tokens[:, end] = _chosen(logits, **choice)[:, 0]
+        tokens[:, end] = _choose(logits, **choice)[:, 0]
         yield end

@@ -15,15 +15,15 @@ _NAMES = {
 }  # fmt: skip
 
 
-def translated(state, n_head=None, **changes):
+def translate_gpt2(state, n_head=None, **changes):
     """Return (GPTConfig, {our path: Tensor or array}) of GPT-2's weights: see GPT.from_state_dict."""
     own = {}
     for name, x in state.items():
-        ours = _renamed(name.removeprefix("transformer."))
+        ours = _rename(name.removeprefix("transformer."))
         if not _CAUSAL_MASK.fullmatch(ours):
             if ours in own:
                 raise ValueError(f"two tensors are {ours}, one of them {name}")
-            own[ours] = _as_ours(name, x)
+            own[ours] = _convert(name, x)
     wte, wpe, head = (own.get(f"{name}.weight") for name in ("wte", "wpe", "lm_head"))
     layers = {int(found[1]) for found in map(_LAYER.match, own) if found}
     if wte is None or wpe is None or not wte.ndim == wpe.ndim == 2 or 0 not in layers:
@@ -36,7 +36,7 @@ def translated(state, n_head=None, **changes):
     return GPTConfig(**sizes | dict(n_embd=C, bias=True, tied=tied, init_std=0.02) | changes), own
 
 
-def _renamed(name):
+def _rename(name):
     """Return our name of a parameter for Hugging Face's name."""
     name = re.sub(r"^h\.", "blocks.", name)
     for theirs, ours in _NAMES.items():
@@ -44,7 +44,7 @@ def _renamed(name):
     return name
 
 
-def _as_ours(name, x):
+def _convert(name, x):
     """Return one of Hugging Face's tensors as a Tensor or an array, without a copy, and matrices as (out, in)."""
     try:
         x = x.detach() if isinstance(x, Tensor) else plain("tensor", x)

@@ -20,7 +20,7 @@ from ..layers import Dropout, Embedding, LayerNorm, Linear
 from ..module import Module
 from .config import GPTConfig
 from .generate import generate
-from .gpt2 import translated
+from .gpt2 import translate_gpt2
 
 
 class MLP(Module):
@@ -186,4 +186,4 @@ class GPT(Module):
 
         Sizes are read off the shapes, except n_head (None: heads of size 64). changes: options of the GPTConfig, such
         as dropout=0.1. Raises ValueError if these are not GPT-2's weights."""
-        return cls.with_weights(*translated(state, n_head, **changes))
+        return cls.with_weights(*translate_gpt2(state, n_head, **changes))
