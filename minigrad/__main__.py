@@ -28,12 +28,12 @@ TOOLS = {
 
 
 def command(name):
-    """Import the module of commands/ with this name. Only the module of the command that was typed is imported."""
+    """Import and return the module of commands/ with this name."""
     return importlib.import_module(f".commands.{name}", __package__)
 
 
 def studies():
-    """{name: what the command does} of the commands that study heads, which share the module commands/study.py."""
+    """Return {name: what the command does} for the commands that study heads, which share commands/study.py."""
     return {name: does for name, (does, *_) in command("study").COMMANDS.items()}
 
 

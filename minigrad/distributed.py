@@ -66,7 +66,8 @@ def average(number: float) -> float:
 
 
 def _exchange_flat(tensors, exchange):
-    """Call exchange(flat) for each dtype, with all numbers of that dtype in one array, which it changes in place."""
+    """For each dtype, put the numbers of all tensors of that dtype into one array, call exchange(array), which changes
+    it in place, and copy the numbers back."""
     if ranks.size == 1:
         return
     _require_alike([None if x is None else (x.shape, str(x.dtype)) for x in tensors])
@@ -105,11 +106,12 @@ def _mpi() -> Any:
             f"mpiexec started {ranks.size} processes, and mpi4py sees {MPI.COMM_WORLD.size}: it belongs to another MPI "
             f"({MPI.Get_library_version().splitlines()[0]})"
         )
-    sys.excepthook = _raised
+    sys.excepthook = _report_and_end
     return MPI
 
 
-def _raised(kind, error, where):
+def _report_and_end(kind, error, where):
+    """Print the traceback of an uncaught exception, and end all processes: sys.excepthook."""
     ranks.after_first()
     sys.stderr.write("".join(traceback.format_exception(kind, error, where)))
     end_all(1)

@@ -32,7 +32,7 @@ TOLERANCE = 1e-4  # allowed error of float32, relative to a gradient's largest e
 
 
 def inventory():
-    """{name of a program, package or device: its version, or the reason why it cannot be used}."""
+    """Return {name of a program, package or device: its version, or the reason why it cannot be used}."""
     system = f"{platform.python_version()}, {platform.system()} {platform.machine()}, {cores()} cores"
     found = {"minigrad": f"{__version__} in {Path(__file__).parents[1]}", "Python": system, "NumPy": np.__version__}
     for name, function in {"C++ compiler": compiler, "kernel cache": folder, "GPU": gpu}.items():
@@ -62,24 +62,24 @@ def gpu():
     return f"{about['name'].decode()}, {memory}, {versions}, NVRTC {'.'.join(map(str, cupy.cuda.nvrtc.getVersion()))}"
 
 
-def gradients(on, dtype):
-    """The gradients of a network, computed by the backend `on`, as NumPy arrays. The network is large enough for native
+def gradients(backend, dtype):
+    """Return the gradients of a network as NumPy arrays, computed by a backend. The network is large enough for native
     kernels."""
     rng = np.random.default_rng(0)
     arrays = (rng.standard_normal((64, 64)).astype(dtype) for _ in range(2))
-    x, w = (from_backend(on.from_numpy(a), on, requires_grad=True) for a in arrays)
+    x, w = (from_backend(backend.from_numpy(a), backend, requires_grad=True) for a in arrays)
     q, k, v = (y.reshape(2, 32, 4, 16).transpose(1, 2) for y in (x, (x * 0.5).exp(), F.linear(x, w)))
     z = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(64, 64)
     h = F.gelu(F.linear(F.layer_norm(z, (64,), w[0]), w), "tanh")
     loss = F.cross_entropy(F.linear(h, w), x.detach().argmax(1))
-    return [on.to_numpy(g.array) for g in grad(loss, (x, w))]
+    return [backend.to_numpy(g.array) for g in grad(loss, (x, w))]
 
 
-def self_test(on):
+def self_test(tested):
     """Return what is wrong with a backend, in words, or '' if nothing is. Raises CompilerError if its kernels do not
     compile."""
     try:
-        found = gradients(on, np.float32)
+        found = gradients(tested, np.float32)
     except CompilerError:
         raise
     except Exception as error:

@@ -17,10 +17,11 @@ from ..training.text import CharVocab, read_corpus, split
 
 @dataclass(eq=False)
 class Reading:
-    """A text as the model reads it: B sequences of T characters.
+    """A model, and a text for it: B sequences of T characters.
 
-    loss(model, *batch) is what is differentiated. of: a short name for it, which fits into a sentence. meaning: what
-    exactly it is. losses: (B, T), the loss of the prediction at each position, or None for a difference of logits."""
+    loss(model, *batch): the number that is differentiated. of: its short name, which fits into a sentence. meaning: its
+    definition, in words. losses: (B, T), the loss of the prediction at each position, or None for a difference of
+    logits."""
 
     model: GPT
     vocab: CharVocab

@@ -42,10 +42,10 @@ def main(argv=()):
     if distributed.world()[0] > 0:  # this joins MPI, and must come before an error that process 0 reports
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     args = arguments(argv)
-    typed = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
+    given = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     how = dict(preset=args.preset, texts=args.text, resume=args.resume, device=args.device, captured=args.captured)
     try:
-        run = train(args.out, typed, **how)
+        run = train(args.out, given, **how)
     except CommandError as error:
         line = f"; go on with: {again(args.device, 'train', '--resume', '--out', args.out)}" * (error.status > 128)
         raise CommandError(f"{error}{line}", error.status) from None
@@ -55,7 +55,7 @@ def main(argv=()):
 
 
 def again(device, *words):
-    """Return the command line for another command on the same device."""
+    """Return the command line of another `minigrad` command, on the same device."""
     return cli.command_line(*words, *([] if device == "cpu" else ["--device", device]))
 
 

@@ -1,4 +1,4 @@
-"""What a training loop needs beside a model and an optimizer; and `minigrad train`.
+"""The parts of a training loop beside the model and the optimizer, and `minigrad train`, which uses them.
 
 For a loop of your own:
     text         characters, a corpus, batches; stories.txt is the default text

@@ -41,7 +41,7 @@ def save(obj: Any, path: FilePath) -> None:
     Raises TypeError for anything else, with its place in obj, before anything is written. Raises OSError if the file
     cannot be written; an old file is then as it was."""
     arrays: dict[str, Array] = {}
-    text = json.dumps(_encoded(obj, (), arrays))
+    text = json.dumps(_encode(obj, (), arrays))
     # One entry of metadata: safetensors may reorder several, and the same state must give the same bytes.
     atomic_write(path, to_bytes(arrays, {"minigrad": f"{FORMAT} {_checksum(text, arrays)} {text}"}))
 
@@ -62,7 +62,7 @@ def load(path: FilePath, map_location: str | None = None, weights_only: bool = T
                               f"checkpoint.load_tensors reads its tensors")  # fmt: skip
     if checksum != _checksum(text, arrays):
         raise CheckpointError(f"{path} is damaged: its checksum is wrong")
-    return _decoded(json.loads(text), arrays, device)
+    return _decode(json.loads(text), arrays, device)
 
 
 def load_tensors(path: FilePath) -> dict[str, Array]:
@@ -96,7 +96,7 @@ def _checksum(text: str, arrays: Mapping[str, Array]) -> str:
     return f"{crc:08x}"
 
 
-def _encoded(value: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any:
+def _encode(value: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any:
     """Return `value` as JSON, and put its arrays into `arrays`. A list in the JSON begins with what it stands for:
     ["dict", [key, value], …], ["tuple", …], ["tensor", name]."""
     if isinstance(value, Tensor | np.ndarray):
@@ -120,17 +120,17 @@ def _encoded(value: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any
         for key in value:
             if type(key) not in PLAIN:
                 raise TypeError(f"save: {where} has the key {key!r}, which is no string and no number")
-        return ["dict", *([key, _encoded(v, (*path, str(key)), arrays)] for key, v in value.items())]
+        return ["dict", *([key, _encode(v, (*path, str(key)), arrays)] for key, v in value.items())]
     if isinstance(value, list | tuple):
         kind = "list" if isinstance(value, list) else "tuple"
-        return [kind, *(_encoded(v, (*path, str(i)), arrays) for i, v in enumerate(value))]
+        return [kind, *(_encode(v, (*path, str(i)), arrays) for i, v in enumerate(value))]
     raise TypeError(
         f"save: {where} is a {type(value).__name__}; save takes tensors, modules, optimizers, "
         f"numbers, strings, lists and tuples of them, and dicts whose keys are strings or numbers"
     )
 
 
-def _decoded(value: Any, arrays: Mapping[str, Array], device: str) -> Any:
+def _decode(value: Any, arrays: Mapping[str, Array], device: str) -> Any:
     """Return what _encoded was given."""
     if not isinstance(value, list):
         return value
@@ -140,6 +140,6 @@ def _decoded(value: Any, arrays: Mapping[str, Array], device: str) -> Any:
     if kind == "array":
         return arrays[parts[0]]
     if kind == "dict":
-        return {key: _decoded(v, arrays, device) for key, v in parts}
-    found = [_decoded(v, arrays, device) for v in parts]
+        return {key: _decode(v, arrays, device) for key, v in parts}
+    found = [_decode(v, arrays, device) for v in parts]
     return found if kind == "list" else tuple(found)

@@ -47,17 +47,17 @@ for _name in "nanogpt-cpu", "nanogpt-gpu":
     PRESETS[_name] |= {size: SIZES[_name][size] for size in SHAPE}
 
 ROTARY: dict[str, Any] = {"positions": "rotary", "tied": False}
-EMBEDDED, UNEMBEDDED = 0.7, 0.001  # std of the initial weights of both embeddings
-SHARE_OF_REST = 0.3  # the learning rate of norms and the unembedding, as a share of lr
+EMBEDDING_STD, UNEMBEDDING_STD = 0.7, 0.001  # std of the initial weights of both embeddings
+REST_RATE = 0.3  # the learning rate of norms and the unembedding, as a share of lr
 DECAY_SHARE = 0.6  # the share of the steps, at the end, in which the rate falls
 FULL_TEXT = 10**6  # characters from which on a longer text changes no setting
 DROPOUT = (500_000, 0.0), (50_000, 0.2), (0, 0.4)  # (least number of characters, dropout)
 MOMENTUM = 0.85, 0.95, 150  # Muon's momentum at the first step and later, and the steps in between
 
 
-def suited(characters: int) -> dict[str, Any]:
-    """Return settings for a text of this length. A text shorter than FULL_TEXT gets fewer steps and more dropout, since
-    the model would memorise it. A very short one gets shorter blocks."""
+def settings_for_length(characters: int) -> dict[str, Any]:
+    """Return settings that suit a text of this length. Of a short text, the model would memorise parts: below FULL_TEXT
+    there are fewer steps, below the lengths in DROPOUT more dropout, and below 2,560 characters shorter blocks."""
     share = min(1.0, characters / FULL_TEXT)
     steps = max(1, 10 * round(DEFAULTS["steps"] * share**0.4 / 10))
     dropout = next(dropout for least, dropout in DROPOUT if characters >= least)
@@ -72,8 +72,8 @@ def model(settings: dict[str, Any], vocab_size: int) -> GPT:
         return nn.GPT(nn.GPTConfig(vocab_size, bias=False, **sizes))
     gpt = nn.GPT(nn.GPTConfig(vocab_size, bias=False, **ROTARY, **sizes))
     first = dict(gpt.named_parameters())
-    init.normal_(first["wte.weight"], std=EMBEDDED)
-    init.normal_(first["lm_head.weight"], std=UNEMBEDDED)
+    init.normal_(first["wte.weight"], std=EMBEDDING_STD)
+    init.normal_(first["lm_head.weight"], std=UNEMBEDDING_STD)
     return gpt
 
 
@@ -87,7 +87,7 @@ def optimizer(gpt: GPT, settings: dict[str, Any]) -> Optimizer | Optimizers:
     *embeddings, unembedding = ends["params"]
     ends = {"betas": (0.5, 0.95), "weight_decay": weight_decay}
     groups = [{"params": embeddings, "lr": 1.0, **ends}, {"params": [unembedding], **ends}, norms]
-    return Optimizers(Muon(inside, lr=1.0), AdamW(groups, lr=SHARE_OF_REST, betas=(0.9, 0.99), eps=1e-10))
+    return Optimizers(Muon(inside, lr=1.0), AdamW(groups, lr=REST_RATE, betas=(0.9, 0.99), eps=1e-10))
 
 
 def rate(step: int, settings: dict[str, Any]) -> float:

@@ -1,7 +1,7 @@
 """A run of `minigrad train`: begun or resumed, trained step by step, and saved.
 
-train() is the whole story. A Run is a model in training; its step() is one step, save() writes a checkpoint, restore()
-reads one. README.md in this folder says what is saved when; runs.py has the run's folder.
+Read _train first: it is the loop. A Run is a model in training; its step() is one step, save() writes a checkpoint,
+restore() reads one. README.md in this folder says when a run is saved; runs.py has the files of its folder.
 """
 
 import contextlib
@@ -31,31 +31,32 @@ __all__ = ["SETTINGS", "PRESETS", "DEFAULTS", "Run", "train"]
 
 
 def train(
-    out: Path, typed: Mapping[str, Any], *, preset: str | None = None, texts: Sequence[FilePath] = (),
+    out: Path, given: Mapping[str, Any], *, preset: str | None = None, texts: Sequence[FilePath] = (),
     resume: bool = False, device: str = "cpu", captured: bool = True,
 ) -> "Run":  # fmt: skip
     """Begin a run in the folder `out`, or continue the run there, and train to its last step.
 
-    A setting is the typed one, else the preset's, else the resumed run's, else the default. While this trains, no other
-    process can train in the folder. Raises CommandError, TextError and CheckpointError for input that does not fit,
-    before anything is written. A signal stops the run after its step; the run is saved, and CommandError is raised with
-    the signal's status."""
+    given: settings that the user has given. Any other setting is the preset's, or else the resumed run's. A new run
+    without a preset then has those that suit the text's length, and everything else is the default. While this trains,
+    no other process can train in the folder. Raises CommandError, TextError and CheckpointError for input that does not
+    fit, before anything is written. A signal stops the run after its step; the run is saved, and CommandError is raised
+    with the signal's status."""
     with contextlib.ExitStack() as held:
         if resume:
-            run = _resume(out, typed, preset, texts, device, captured, held)
+            run = _resume(out, given, preset, texts, device, captured, held)
         else:
-            run = _begin(out, typed, preset, texts, device, captured, held)
+            run = _begin(out, given, preset, texts, device, captured, held)
         return _train(run, out)
 
 
-def _begin(out, typed, preset, texts, device, captured, held):
+def _begin(out, given, preset, texts, device, captured, held):
     """Return a new run, saved. Its folder is claimed until `held` is closed."""
     if distributed.first():
         runs.refuse_another(out)
     paths = [os.path.abspath(path) for path in texts]
     corpus = text.read_corpus(paths)
-    suited = {} if preset else recipe.suited(len(corpus))
-    run = Run(_settings(suited, PRESETS.get(preset, {}) | typed, paths), corpus, device, captured)
+    by_length = {} if preset else recipe.settings_for_length(len(corpus))
+    run = Run(_settings(by_length, PRESETS.get(preset, {}) | given, paths), corpus, device, captured)
     if distributed.first():
         out.mkdir(parents=True, exist_ok=True)
         runs.claim(out, held)
@@ -64,7 +65,7 @@ def _begin(out, typed, preset, texts, device, captured, held):
     return run
 
 
-def _resume(out, typed, preset, texts, device, captured, held):
+def _resume(out, given, preset, texts, device, captured, held):
     """Return the run of a folder as it was saved. The folder is claimed until `held` is closed."""
     last = out / LAST
     if out.is_dir() and distributed.first():
@@ -73,10 +74,12 @@ def _resume(out, typed, preset, texts, device, captured, held):
     if not (isinstance(saved, dict) and "settings" in saved):
         raise CommandError(f"{last} holds no run that could continue")
     old, step = saved["settings"], saved["step"]
-    chosen = old | PRESETS.get(preset, {}) | typed
-    if changed := [name for name in (*recipe.SHAPE, "muon", "seed") if chosen[name] != old[name]]:
+    chosen = old | PRESETS.get(preset, {}) | given
+    changed = [name for name in (*recipe.SHAPE, "muon", "seed") if chosen[name] != old[name]]
+    if changed:
         raise CommandError(f"a run that is resumed keeps its {', '.join(changed)}: choose another folder")
-    if (steps := chosen["steps"]) < step:
+    steps = chosen["steps"]
+    if steps < step:
         raise CommandError(f"the run in {out} has done {step} steps: give a larger total, such as {step + steps}")
     paths = [os.path.abspath(path) for path in texts] or old["text"]
     run = Run(_settings({}, chosen, paths), text.read_corpus(paths), device, captured)
@@ -86,10 +89,11 @@ def _resume(out, typed, preset, texts, device, captured, held):
     return run
 
 
-def _settings(suited, chosen, paths):
-    """Return all settings: those chosen, else those that suit the text, else the defaults (other ones without Muon)."""
+def _settings(by_length, chosen, paths):
+    """Return all settings: those chosen, else those that suit the text's length, else the defaults. Without Muon, some
+    defaults are different."""
     adamw = {} if chosen.get("muon", DEFAULTS["muon"]) else recipe.ADAMW
-    return DEFAULTS | suited | adamw | chosen | {"text": paths}
+    return DEFAULTS | by_length | adamw | chosen | {"text": paths}
 
 
 def _train(run, out):
@@ -116,7 +120,7 @@ def _train(run, out):
                 progress.say(f"    {run.sample()}")
                 losses.clear()
             table.row(run.done, loss, val_loss, lr, norm)
-            # Decided together: a signal may reach the processes at different steps.
+            # All processes decide together, since a signal may reach them at different steps.
             stopping = distributed.average(bool(interrupt.signal or progress.broken)) > 0
             if first and (val_loss is not None or stopping):
                 improved = val_loss is not None and val_loss < run.best_loss
@@ -157,13 +161,14 @@ class Run:
         self.optimizer = optimizer = recipe.optimizer(model, settings)
         self.shares = [group["lr"] for group in optimizer.param_groups]  # each group's share of the learning rate
         self._separate_dropout()
-        may_capture: Callable[..., Any] = capture if captured else lambda function: function
-        self._train_step = _train_step(model, optimizer, settings["clip"] or math.inf, may_capture)
-        self._loss_of = may_capture(lambda x, y: model(x, y)[1])
+        maybe_capture: Callable[..., Any] = capture if captured else lambda function: function
+        self._train_step = _train_step(model, optimizer, settings["clip"] or math.inf, maybe_capture)
+        self._loss_of = maybe_capture(lambda x, y: model(x, y)[1])
 
     def _separate_dropout(self) -> None:
         """Make dropout draw other numbers in each process."""
-        if rank := distributed.world()[0]:
+        rank, _ = distributed.world()
+        if rank:
             default_generator.state = default_generator.state | {"seed": self.settings["seed"] + rank * 2**34}
 
     def step(self) -> tuple[float, float, float]:
@@ -177,7 +182,7 @@ class Run:
         return loss, norm, lr
 
     def check_finite(self, number: float, shown: str) -> None:
-        """Raise CommandError if a number is NaN or infinite: training has diverged."""
+        """Raise CommandError if a number is NaN or infinite: training has diverged. shown: the number, in words."""
         if not math.isfinite(number):
             raise CommandError(f"step {self.done}: {shown}: try a lower lr; step {self.saved} is saved", status=1)
 
@@ -225,15 +230,15 @@ class Run:
         options = [{name: value for name, value in g.items() if name != "params"} for g in self.optimizer.param_groups]
         self.model.load_state_dict(saved["model"])
         self.optimizer.load_state_dict(saved["optimizer"])
-        for group, typed in zip(self.optimizer.param_groups, options):
-            group.update(typed)
+        for group, given in zip(self.optimizer.param_groups, options):
+            group.update(given)
         default_generator.state, self.batches.generator.state = saved["default"], saved["batches"]
         self._separate_dropout()
         self.done = self.saved = saved["step"]
         self.best_loss = saved["best_loss"]
 
 
-def _train_step(model, optimizer, clip, may_capture):
+def _train_step(model, optimizer, clip, maybe_capture):
     """Return a function of a batch that makes a step and returns (loss, norm of the gradient)."""
 
     def backward(x, y):
@@ -248,8 +253,8 @@ def _train_step(model, optimizer, clip, may_capture):
         return norm
 
     if distributed.world()[1] == 1:
-        return may_capture(lambda x, y: (backward(x, y), update()))
-    backward, update = may_capture(backward), may_capture(update)  # two captured steps, the exchange between them
+        return maybe_capture(lambda x, y: (backward(x, y), update()))
+    backward, update = maybe_capture(backward), maybe_capture(update)  # two captured steps, the exchange between them
 
     def step(x, y):
         loss = backward(x, y)

@@ -116,7 +116,7 @@ class Batches:
 
     def __next__(self) -> tuple[Array, Array]:
         starts = self.generator.integers(0, len(self.ids) - self.block_size, (self.batch_size,))  # (B,)
-        return _windows_at(self.ids, starts, self.block_size)
+        return _windows(self.ids, starts, self.block_size)
 
 
 def fixed_batches(
@@ -130,7 +130,7 @@ def fixed_batches(
     starts = np.arange(0, len(ids) - block_size, block_size)
     if limit and len(starts) > limit * batch_size:
         starts = starts[np.linspace(0, len(starts) - 1, limit * batch_size).astype(np.int64)]
-    return [_windows_at(ids, starts[i : i + batch_size], block_size) for i in range(0, len(starts), batch_size)]
+    return [_windows(ids, starts[i : i + batch_size], block_size) for i in range(0, len(starts), batch_size)]
 
 
 def _long_enough(ids, block_size, name):
@@ -141,6 +141,6 @@ def _long_enough(ids, block_size, name):
     return np.asarray(ids)
 
 
-def _windows_at(ids, starts, block_size):
+def _windows(ids, starts, block_size):
     windows = ids[starts[:, None] + np.arange(block_size + 1)]  # (B, T + 1)
     return np.ascontiguousarray(windows[:, :-1]), np.ascontiguousarray(windows[:, 1:])  # (B, T), (B, T)

@@ -23,8 +23,8 @@ __all__ = ["Dataset", "TensorDataset", "RandomSampler", "default_collate", "Data
 T_co = TypeVar("T_co", covariant=True)  # type of an item: Dataset[tuple[Tensor, int]]
 
 
-class Indexed(Protocol[T_co]):
-    """A Dataset, a list, or anything else that has items by index."""
+class HasItems(Protocol[T_co]):
+    """A Dataset, a list, or any other object with items by index."""
 
     def __getitem__(self, index: Any, /) -> T_co: ...
 
@@ -109,7 +109,7 @@ class DataLoader(Generic[T_co]):
     at once."""
 
     def __init__(
-        self, dataset: Indexed[T_co], batch_size: int = 1, shuffle: bool = False, sampler: Any = None, *,
+        self, dataset: HasItems[T_co], batch_size: int = 1, shuffle: bool = False, sampler: Any = None, *,
         collate_fn: Callable[[list[Any]], Any] | None = None, drop_last: bool = False,
         generator: Generator | None = None, num_workers: int = 0, pin_memory: bool = False,
     ):  # fmt: skip
@@ -121,12 +121,13 @@ class DataLoader(Generic[T_co]):
 
     def __iter__(self) -> Iterator[Any]:  # a collate_fn decides the type of batches
         indices = iter(range(len(self.dataset)) if self.sampler is None else self.sampler)
-        whole = (
-            type(self.dataset) is TensorDataset and self.collate_fn is default_collate
-        )  # index all tensors at once, which is faster than row by row
-        while batch := list(itertools.islice(indices, self.batch_size)):
-            if len(batch) == self.batch_size or not self.drop_last:
-                yield list(self.dataset[batch]) if whole else self.collate_fn([self.dataset[i] for i in batch])
+        # The rows of a TensorDataset are read all at once, which is faster than one by one.
+        reads_at_once = type(self.dataset) is TensorDataset and self.collate_fn is default_collate
+        while True:
+            batch = list(itertools.islice(indices, self.batch_size))
+            if not batch or (self.drop_last and len(batch) < self.batch_size):
+                return
+            yield list(self.dataset[batch]) if reads_at_once else self.collate_fn([self.dataset[i] for i in batch])
 
     def __len__(self) -> int:
         """Return the number of batches."""

@@ -66,7 +66,8 @@ class Graph:
         if image == text:
             return [text]
         problem = "`dot` is not installed (Debian: apt install graphviz; macOS: brew install graphviz)"
-        if program := shutil.which("dot"):
+        program = shutil.which("dot")
+        if program:
             resolution = ["-Gdpi=144"] if image.suffix == ".png" else []
             run = subprocess.run([program, f"-T{image.suffix[1:]}", *resolution], input=source, capture_output=True)
             problem = f"dot failed: {' '.join(run.stderr.decode(errors='replace').split())}"
@@ -104,8 +105,9 @@ def graph(
     if direction not in DIRECTIONS:
         raise ValueError(unknown("direction", direction, DIRECTIONS))
     show = [show] if isinstance(show, str) else list(show)
-    if wrong := [each for each in show if each not in SHOWN]:
-        raise ValueError(unknown("thing to show", wrong[0], SHOWN))
+    for each in show:
+        if each not in SHOWN:
+            raise ValueError(unknown("thing to show", each, SHOWN))
     for x in tensors:
         if not isinstance(x, Value):
             raise TypeError(f"viz.graph draws Tensors, not {type(x).__name__}")
@@ -115,13 +117,13 @@ def graph(
                 f"nothing that it was made from has requires_grad=True"
             )
     roots = list(dict.fromkeys(x.node for x in tensors))
-    recorded = _Recorded(roots, names, show)
-    ops, leaves = len(recorded.ops), len(recorded.leaves)
+    drawing = _Drawing(roots, names, show)
+    ops, leaves = len(drawing.ops), len(drawing.leaves)
     if ops + leaves > LARGEST:
         raise ValueError(f"the graph has {ops + leaves} boxes, more than {LARGEST}: draw a part of the model")
-    recorded.draw(direction == "backward")
+    drawing.draw(direction == "backward")
     caption = f"{count(leaves, 'leaf')}, {count(ops, 'op')}"
-    return Graph(recorded.picture.digraph(graphviz, caption, recorded.module), ops, leaves)
+    return Graph(drawing.picture.digraph(graphviz, caption, drawing.module_title), ops, leaves)
 
 
 class _Picture:
@@ -144,8 +146,8 @@ class _Picture:
         text = "\\l".join(f"\u00a0{part}\u00a0" for part in label if part)  # SVG drops spaces that break
         self.edges.append((self.ids[tail], self.ids[head], text + "\\l" * ("\\l" in text)))
 
-    def digraph(self, graphviz, caption, module):
-        """Return a graphviz.Digraph. module(path): the title of a module's frame."""
+    def digraph(self, graphviz, caption, module_title):
+        """Return a graphviz.Digraph. module_title(path): the title of a module's frame."""
         dot = graphviz.Digraph("minigrad", graph_attr={**FONT, "label": f"<{small(caption, GREY)}>", "tooltip": " "})
         dot.attr("graph", bgcolor="transparent", ranksep="0.3", nodesep="0.22")
         dot.attr("node", **FONT, fontsize="11", fontcolor=DARK, shape="box", style="filled", height="0", width="0")
@@ -159,7 +161,7 @@ class _Picture:
             for i, inner in enumerate(paths):
                 if inner and inner[:-1] == path:
                     name = ".".join(inner)
-                    look = {"label": f"<{small(module(name), GREY)}>", "tooltip": f"module: {line(name)}"}
+                    look = {"label": f"<{small(module_title(name), GREY)}>", "tooltip": f"module: {line(name)}"}
                     with frame.subgraph(name=f"cluster_{i}", graph_attr={**STYLES["frame"], **look}) as inside:
                         fill(inside, inner)
 
@@ -169,10 +171,10 @@ class _Picture:
         return dot
 
 
-class _Recorded:
-    """The graph behind the nodes `roots`, and its _Picture.
+class _Drawing:
+    """Draws the graph behind the nodes `roots` into a _Picture.
 
-    uses: {value: its uses}, each (op, number of the input), or (START, None) for a root."""
+    uses: {node: its uses}. A use is (op, number of the input), or (START, None) for a root."""
 
     def __init__(self, roots, names, show):
         self.roots, self.picture = roots, _Picture()
@@ -193,7 +195,8 @@ class _Recorded:
         self.norms = self._norms() if "grad_norm" in show else None
 
     def _norms(self):
-        """{value: |its gradient|, (value, use): |the part of it from that use|}, of the sum of the roots."""
+        """Return the norms of the gradients of the roots' sum: {node: norm, (node, use): norm of the part from that
+        use}."""
         parts: dict = {}
 
         def inspect(op, dys, dxs):
@@ -209,7 +212,7 @@ class _Recorded:
         return by_use | {node: norm(sum(of.values())) for node, of in parts.items()}
 
     def draw(self, backward):
-        """Forward, arrows run from leaves to results; backward, from the loss to the leaves, with gradients."""
+        """Draw the boxes and arrows: forward from leaves to results; backward from the loss to the leaves."""
         if backward:
             scalar = all(root.shape in ((), (1,)) for root in self.roots)
             self.picture.add(START, "start", (), "the gradient of the result", "1" if scalar else "dy")
@@ -239,20 +242,24 @@ class _Recorded:
     # -- boxes and texts
 
     def _add_op(self, op, backward):
-        outputs = [] if backward else self._outputs(op)
-        made = op.describe().replace(os.path.dirname(op.line[0]) + os.sep, "")  # no folders: pictures may be published
-        border = {"penwidth": "2"} if any(node.op is op for node in self.roots) else {}
+        """Add the box of an op. Forward it has the op's parameters and results, and a dot for each input without a
+        gradient; backward it has the derivative."""
         if backward:
-            title, text = f"{op.name} backward", textwrap.wrap(derivative(op, self.found[op], self.letters), 40)
+            title, text, results = f"{op.name} backward", self._derivative(op), []
         else:
-            title, text = op.name, self._parameters(op)
-        self.picture.add(
-            op, "op", _place(op), f"op: {made}", title, [*((row, DARK) for row in text), *outputs], **border
-        )
+            title, text, results = op.name, self._parameters(op), self._outputs(op)
+        description = op.describe().replace(os.path.dirname(op.line[0]) + os.sep, "")  # no folders of this machine
+        border = {"penwidth": "2"} if any(node.op is op for node in self.roots) else {}
+        lines = [*((row, DARK) for row in text), *results]
+        self.picture.add(op, "op", _place(op), f"op: {description}", title, lines, **border)
         for i, node in enumerate(() if backward else op.parents):
             if node is None:
                 self.picture.add((op, i), "dot", _place(op), "an input without a gradient")
                 self.picture.edge((op, i), op)
+
+    def _derivative(self, op):
+        """The derivative of an op, in lines of at most 40 characters."""
+        return textwrap.wrap(derivative(op, self.found[op], self.letters), 40)
 
     def _add_leaf(self, node, suffix):
         inside = _common([_place(key) for key, _ in self.uses[node]])
@@ -271,7 +278,8 @@ class _Recorded:
         lines = []
         for _, node in sorted(self.found[op].items()):
             shape = f"{node.shape} {node.dtype}" if self.shapes else ""
-            if text := ": ".join(filter(None, (self.names.get(node), shape))):
+            text = ": ".join(filter(None, (self.names.get(node), shape)))
+            if text:
                 lines.append((f"{self._output_of(node)} {text}".strip(), DIM))
         return lines[:5] + [(f"and {len(lines) - 5} more", DIM)] * (len(lines) > 5)
 
@@ -285,7 +293,7 @@ class _Recorded:
             return ""
         return f"{self.norms[gradient]:.3g}" if gradient in self.norms else "no grad"
 
-    def module(self, path):
+    def module_title(self, path):
         """The title of a module's frame: the end of its path, such as attn or blocks.0, and its class. The rest of the
         path is in the frames around it."""
         return re.sub(r"^.*\.(?=[^.]*[^.\d])", "", path) + self.classes.get(path, "")
@@ -299,7 +307,7 @@ def norm(x):
 
 
 def _names(names):
-    """({node: name}, {module path: class name}) from a Module or a dict."""
+    """Return ({node: name}, {module path: class name}) for a Module, or for a dict {name: Tensor}."""
     classes = {}
     if hasattr(names, "named_parameters"):
         classes = {path: f" · {type(module).__name__}" for path, module in names.named_modules()}

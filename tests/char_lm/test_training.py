@@ -127,7 +127,7 @@ def test_defaults_and_presets():
 
 
 def test_a_short_text_gets_fewer_steps_and_dropout(book, out, capsys):
-    assert recipe.suited(2 * 10**7) == dict(steps=2200, eval_every=200, dropout=0.0, block_size=128)
+    assert recipe.settings_for_length(2 * 10**7) == dict(steps=2200, eval_every=200, dropout=0.0, block_size=128)
     sizes = [word for word in TINY if "block" not in word and "dropout" not in word and "eval" not in word]
     assert main(*sizes, "--text", book, "--out", out, "--lr", 0.001) == 0  # of 1,460 characters
     assert "; 160 steps with dropout 0.4\n" in capsys.readouterr().out and len(rows(out)) == 160
