@@ -10,7 +10,7 @@
     study.ledger(lambda: loss_fn(model(x), y), head="1.2", names=model)     backward, step by step
     study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
     study.cut_gradient(model, "0.3", "1.2", "k")    a with-block in which no gradient flows along this edge
-    study.lesson(model, (x, y), "0.3")              what a step of training would teach the head, and who teaches it
+    study.lesson(model, (x, y), "0.3")              how one training step changes the head's scores, and through what
     study.head_scores(model)                        previous-token, duplicate-token, induction
     study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
     study.ablate_heads(model, ["0.3"])              a with-block in which these heads are silent
@@ -26,7 +26,7 @@ from .trace import HeadTrace, LayerTrace, OneHead, trace_heads
 from .ledger import Ledger, ledger
 from .scores import head_scores, repeated_tokens
 from .models import AttentionOnly
-from .names import Node
+from .names import Part
 from .flow import Edges, Flow, flow
 from .cut import cut_gradient
 from .lesson import Lesson, lesson
@@ -37,7 +37,7 @@ from .importance import (
 __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "STATS",
     "Stat", "HeadTable", "HeadTrace", "LayerTrace", "OneHead", "trace_heads", "Ledger", "ledger", "head_scores",
-    "repeated_tokens", "AttentionOnly", "Node", "Edges", "Flow", "flow", "METHODS", "ablate_heads",
+    "repeated_tokens", "AttentionOnly", "Part", "Edges", "Flow", "flow", "METHODS", "ablate_heads",
     "grouped", "head_importance", "importance_table", "losses_without", "mean_loss", "ranked", "cut_gradient",
     "Lesson", "lesson",
 ]  # fmt: skip

@@ -1,8 +1,9 @@
-"""Cuts of one edge of the residual stream: in backward, or in forward.
+"""Cut one edge between two parts of a model: its gradient only, or its value.
 
-A reader gets the sum of what was written before it. cut_gradient takes the gradient away from one write: every value is
-the model's own, and only the gradients that come back change. Training with such a cut shows whether a part learns from
-that gradient. EdgeCut can also take the write itself away, which shows what the edge is worth to the loss.
+A part reads the sum of everything that was written into the residual stream before it. cut_gradient stops the gradient
+that goes from one reader to one writer: all values stay, only gradients change. Training with such a cut shows whether
+the writer learns from that gradient. EdgeCut can also subtract the value, as study.flow(method="cut") does, which shows
+how the loss depends on the edge.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,34 +20,34 @@ from ..nn.positions import rotary
 from ..ops import public as ops
 from ..tensor import tensor
 from .layers import attention_layers, numbers_of_heads
-from .names import Node, node_of
+from .names import Part, part_of
 from .stream import stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
 
 INPUTS = "q", "k", "v"
-BIAS = ".bias"  # the path of an attention layer's bias, as a Node, ends with this
+BIAS = ".bias"  # a Part that is an attention layer's output bias has the path of the layer and this
 
 
 @contextmanager
 def cut_gradient(
     model: "Module",
-    source: Node | str,
-    target: Node | str,
-    part: str | None = None,
+    source: Part | str,
+    target: Part | str,
+    input: str | None = None,
     factor: float | Callable[[int], float] = 0.0,
 ) -> Iterator[None]:
     """Within the with-block, let no gradient flow from `target` to `source` through the residual stream between them.
     All values stay as they are.
 
     source: a head such as "0.2", an attention layer or an MLP by its path, "tokens", "positions", or "input", all that
-    comes into the first block. target: a head, a layer or an MLP that comes later, or "logits". part: "q", "k" or "v"
-    of a head or an attention layer; None: all of it. Names are those of study.flow. factor: what the gradient is
-    multiplied by; or a function that gives it for the number of forwards with gradients since the with-block began.
+    comes into the first block. target: a head, a layer or an MLP that comes later, or "logits". input: "q", "k" or "v"
+    of a head or an attention layer; None: all three. Names are as in study.flow. factor: the gradient is multiplied by
+    this number, or by factor(n), where n counts the forwards with gradients since the with-block began, from 0.
 
-    Only the direct path is cut: gradients still flow through parts between the two. An attention layer that is named
-    takes the batched form, whose values agree with the fused form's to rounding.
+    Only the direct path is cut: gradients still flow through parts between the two. If source or target is in an
+    attention layer, the layer runs with impl="batched", whose values agree with those of "fused" to rounding.
 
     Raises TypeError or ValueError for a model whose stream is not known (see flow), that has dropout, or that has no
     such parts; KeyError for an unknown name."""
@@ -63,26 +64,27 @@ def cut_gradient(
         return (1 - kept) * (write - write.detach())
 
     heads = numbers_of_heads(attention_layers(model))
-    begin, end = node_of(source, heads), node_of(target, heads)
-    with EdgeCut(stream_of(model), begin, end, part, without_gradient).hooked(model):
+    begin, end = part_of(source, heads), part_of(target, heads)
+    with EdgeCut(stream_of(model), begin, end, input, without_gradient).hooked(model):
         yield
 
 
 class EdgeCut:
-    """Cuts one edge, from the Node `source` to the Node `target` by its input `part`, in the Stream of a model.
+    """A cut of one edge, from the Part `source` to `input` of the Part `target`, in the Stream of a model.
 
-    removed(write): what is taken out of the target's own copy of the stream, a Tensor like write, or None for
-    nothing."""
+    removed: called with what the source writes, a Tensor (B, T, C). It returns a Tensor of the same shape that is
+    subtracted from the target's own copy of the stream, or None to subtract nothing."""
 
-    def __init__(self, stream, source, target, part, removed):
+    def __init__(self, stream, source, target, input, removed):
         self.stream, self.source, self.target, self.removed = stream, source, target, removed
-        self.missing: Any = None  # the part of the stream that the target's copy lacks, in this forward
-        self.read: Any = None  # the stream that the target reads, in this forward
-        self.has_written = False  # True once the source has written in this forward
+        # The state of one forward:
+        self.difference: Any = None  # the return value of removed()
+        self.read: Any = None  # the stream that the target reads
+        self.has_written = False  # True after the source has run
         writer = source.path.removesuffix(BIAS)
-        begins = ["input", *(() if stream.embedding is None else ("tokens", "positions"))]
-        order = dict.fromkeys(begins, -1) | {each.path: i for i, each in enumerate(stream.parts)}
-        readers = {each.path: each for each in stream.parts}
+        starts = ["input", *(() if stream.embedding is None else ("tokens", "positions"))]
+        order = dict.fromkeys(starts, -1) | {each.path: i for i, each in enumerate(stream.sublayers)}
+        readers = {each.path: each for each in stream.sublayers}
         if writer not in order:
             raise UnknownName(unknown("part that writes into the stream", source.path, order))
         if target.path not in [*readers, "logits"]:
@@ -91,15 +93,15 @@ class EdgeCut:
         if begin >= end:
             raise ValueError(f"{source} does not come before {target}")
         self.reader = readers.get(target.path)
-        self.writer = stream.parts[begin] if begin >= 0 else None
+        self.writer = stream.sublayers[begin] if begin >= 0 else None
         inputs = INPUTS if self.reader is not None and self.reader.is_attention else ()
-        if part is not None and part not in inputs:
-            raise ValueError(f"part must be 'q', 'k' or 'v', of attention, or None; got {part!r} of {target}")
-        self.inputs = inputs if part is None else (part,)
-        for node, at in ((source, self.writer), (target, self.reader)):
-            count = at.module.num_heads if at is not None and at.is_attention else 0
-            if node.head is not None and node.head not in range(count):
-                raise UnknownName(f"{node.path} has no head {node.head}")
+        if input is not None and input not in inputs:
+            raise ValueError(f"input must be 'q', 'k' or 'v', of attention, or None; got {input!r} of {target}")
+        self.inputs = inputs if input is None else (input,)
+        for part, sublayer in ((source, self.writer), (target, self.reader)):
+            count = sublayer.module.num_heads if sublayer is not None and sublayer.is_attention else 0
+            if part.head is not None and part.head not in range(count):
+                raise UnknownName(f"{part.path} has no head {part.head}")
 
     @contextmanager
     def hooked(self, model):
@@ -111,22 +113,24 @@ class EdgeCut:
             yield
 
     def _forget(self, module, args, y):
-        """Drop what belongs to this forward, which would keep its graph alive."""
-        self.missing, self.read, self.has_written = None, None, False
+        """Drop the Tensors of this forward, which would keep its graph alive."""
+        self.difference, self.read, self.has_written = None, None, False
 
     # -- the writer
 
     def _hook_writer(self):
+        """Register hooks that call self._wrote with what the source writes. Return their handles."""
         stream, path = self.stream, self.source.path
         if self.writer is None:
-            first_block, embedding = stream.body[0], stream.embedding
+            first_block, embedding = stream.blocks[0], stream.embedding
             if path == "input":
                 return [first_block.register_forward_pre_hook(lambda module, args: self._wrote(args[0]))]
             if path == "tokens":
                 return [embedding.register_forward_hook(lambda module, args, y: self._wrote(_tokens(y)))]
-            # What is in the stream at the first block, less the tokens, are the positions.
-            look = embedding.register_forward_hook(lambda module, args, y: self._look(_tokens(y)))
-            return [look, first_block.register_forward_pre_hook(lambda module, args: self._wrote(args[0] - self.read))]
+            # The positions are the stream at the first block, minus the tokens.
+            keep_tokens = embedding.register_forward_hook(lambda module, args, y: self._keep_read(_tokens(y)))
+            wrote = first_block.register_forward_pre_hook(lambda module, args: self._wrote(args[0] - self.read))
+            return [keep_tokens, wrote]
         layer = self.writer.module
         if self.source.head is not None:
             return [layer.register_head_hook("z", self._head_wrote, last=True)]
@@ -135,7 +139,7 @@ class EdgeCut:
         return [layer.register_forward_hook(lambda module, args, y: self._wrote(_first(y)))]
 
     def _wrote(self, y):
-        self.missing, self.has_written = self.removed(y), True
+        self.difference, self.has_written = self.removed(y), True
 
     def _head_wrote(self, layer, z):
         h, d = self.source.head, layer.d_v
@@ -145,41 +149,48 @@ class EdgeCut:
     # -- the reader
 
     def _hook_reader(self):
-        """Hooks that add to what the target reads the difference that the cut makes. The target's input is not
-        replaced, since another cut may have changed it too."""
-        stream, reader = self.stream, self.reader
-        if reader is None:  # all that comes out at the end, whatever reads it
-            return [stream.body[-1].register_forward_hook(self._leave)]
-        look = reader.reads_at.register_forward_pre_hook(lambda module, args: self._look(args[0]))
-        if not reader.is_attention:
-            return [look, reader.module.register_forward_pre_hook(self._enter)]
-        point = "x_{}" if self.target.head is None else "{}"
-        return [look, *(reader.module.register_head_hook(point.format(p), self._changed(p)) for p in self.inputs)]
+        """Register hooks that add the change of this cut to what the target reads. Return their handles.
 
-    def _look(self, x):
+        They add to the target's input and do not replace it, since another cut may have changed it too."""
+        stream, reader = self.stream, self.reader
+        if reader is None:  # the target is "logits": the output of the last block, whatever reads it
+            return [stream.blocks[-1].register_forward_hook(self._add_to_output)]
+        keep_read = reader.entry.register_forward_pre_hook(lambda module, args: self._keep_read(args[0]))
+        if not reader.is_attention:
+            return [keep_read, reader.module.register_forward_pre_hook(self._add_to_argument)]
+        point = "x_{}" if self.target.head is None else "{}"
+        hooks = (reader.module.register_head_hook(point.format(p), self._head_hook(p)) for p in self.inputs)
+        return [keep_read, *hooks]
+
+    def _keep_read(self, x):
         self.read = x
 
-    def _leave(self, module, args, y):
-        if (change := self._change()) is not None:
-            return (y[0] + change, *y[1:]) if isinstance(y, tuple) else y + change
+    def _add_to_output(self, module, args, y):
+        """A forward hook."""
+        change = self._change()
+        if change is None:
+            return None
+        return (y[0] + change, *y[1:]) if isinstance(y, tuple) else y + change
 
-    def _enter(self, module, args):
-        if (change := self._change()) is not None:
-            return args[0] + change, *args[1:]
+    def _add_to_argument(self, module, args):
+        """A forward pre-hook."""
+        change = self._change()
+        return None if change is None else (args[0] + change, *args[1:])
 
     def _change(self):
-        """What the cut adds to the target's input, behind its norm: (B, T, C), or None for nothing."""
+        """What this cut adds to the output of the target's norm, or without one to its input: (B, T, C); None for
+        nothing."""
         if not self.has_written:
             raise RuntimeError(f"{self.source} did not run before {self.target}")
-        if self.missing is None:
+        if self.difference is None:
             return None
         norm = None if self.reader is None else self.reader.norm
         if norm is None:
-            return -self.missing
-        return norm.forward(self.read - self.missing) - norm.forward(self.read)
+            return -self.difference
+        return norm.forward(self.read - self.difference) - norm.forward(self.read)
 
-    def _changed(self, p):
-        """A head hook that changes the input of all heads, or q, k or v of one head."""
+    def _head_hook(self, p):
+        """A head hook that adds the change to the layer's input p, or to q, k or v of the target's head."""
 
         def hook(layer, x):
             change, head = self._change(), self.target.head  # (B, T, C)
@@ -202,7 +213,10 @@ def _first(y):
 
 def _tokens(y):
     if y.ndim != 3:
-        raise ValueError("the model's first nn.Embedding is not that of its tokens: cut what comes from its 'input'")
+        raise ValueError(
+            "the model's first nn.Embedding does not embed its tokens, so 'tokens' and 'positions' are not known: "
+            "use 'input' as the source"
+        )
     return y
 
 

@@ -5,27 +5,27 @@
     print(flow.out_of("0.2"))         where the gradient of head 2 of layer 0 comes from
     flow.by_input("0.2")              the same, added up by Q, K, V and the logits
 
-Every part of a model adds to a residual stream and reads from it. write_u is what node u adds: an embedding, a head,
-an MLP, a bias. G_vp is the gradient at node v's own copy of the stream, for its input p: q, k or v of a head, the input
-of an MLP, or the logits. The edge
+Every part of a model adds to a residual stream and reads from it. write_u is what part u adds: an embedding, a head,
+an MLP or a bias. G_vp is the gradient of part v's own copy of the stream, for its input p: q, k or v of a head, the
+input of an MLP, or the logits. The edge is
 
     u → v.p = Σ ⟨write_u, G_vp⟩    over sequences and positions
 
-says how the loss changes, to first order, when what u sends to v.p grows: by 1 % of the edge for 1 %. A negative edge
-helps: the next step of training strengthens it. Two identities hold, as gradients are linear:
+If what u sends to v.p is scaled by 1.01, the loss changes by 0.01 of the edge, to first order. A negative edge lowers
+the loss: the next training step makes it stronger. Two identities hold, since gradients are linear:
 
     Σ over v.p of edge(u → v.p) = ⟨write_u, dwrite_u⟩    for a head ⟨z, dz⟩, the gradient of a gate on it
     Σ over u of edge(u → v.p)   = ⟨stream, G_vp⟩
 
-A norm removes the length of its input, so the edges into a reader behind a norm add up to about 0. Compare such edges
-with each other. The edges that leave a part tell how much the part matters.
+A norm removes the length of its input, so the edges into an input behind a norm add up to about 0. Compare such edges
+with each other. The sum of the edges that leave a part tells how much the part matters.
 
-This takes one forward and one backward. Path patching and edge attribution (Syed et al. 2023) compare two inputs; an
-edge here is about the gradient for one input.
+All edges take one forward and one backward. Path patching and edge attribution (Syed et al. 2023) compare two inputs of
+the model; an edge here belongs to one input.
 
-The worth of an edge can be another matter: the loss can be flat where the model is, and steep on the way to a model
-without the edge. method="cut" measures the worth: a forward for each edge, in which v's own copy of the stream lacks
-what u writes."""
+The first-order value may differ from the effect of removing the edge: where the model is sure of its answers, the loss
+is flat near the full edge and rises only when most of it is gone. method="cut" measures that effect, by one forward for
+each edge, in which v's own copy of the stream lacks what u writes."""
 
 import logging
 import time
@@ -43,66 +43,66 @@ from ..typing import Array
 from .cut import EdgeCut
 from .importance import returned_loss, value_of
 from .layers import undisturbed
-from .names import Node, node_of
-from .stream import Pass, Write, reading, stream_of
+from .names import Part, part_of
+from .stream import Pass, Write, kind_of_input, stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
 
 log = logging.getLogger("minigrad")
-RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # itemsize of the model's dtype -> the error allowed in sums of edges
-METHODS = {  # {method: the meaning of an edge}
+RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # {itemsize of the model's dtype: relative error allowed in sums of edges}
+METHODS = {  # {method: what an edge is, for the printed table}
     "first_order": "edge: what the source writes times the gradient where the target reads it",
     "cut": "edge: the loss with it minus the loss without it; first order: what its gradient says",
 }
-IN_TABLE = 20  # edges that a printed table shows
-LONG = 60  # seconds that cutting may take before a warning says so
+MAX_ROWS = 20  # rows of a printed table
+WARN_ABOVE = 60  # seconds: a warning if cutting will take longer
 
 
 class Flow:
-    """The edges between the parts of a model: what study.flow returns.
+    """The edges between the parts of a model: the result of study.flow.
 
-    sources: the Nodes that write. inputs: [(Node, "q", "k", "v", or "" for a part with one input)], what reads.
-    edges: an array (sources, inputs), by `method`; 0 where the source comes later, nan where an edge was not cut.
-    errors: the standard errors of `edges` over the sequences of the batch, nan where they are not known.
-    first_order: the edges to first order, whatever the method. loss: a float.
-    stopped: True if Ctrl-C ended the cutting early."""
+    sources: the Parts that write. inputs: [(Part, "q", "k", "v", or "" for a part with one input)], the readers.
+    edges: an array (sources, inputs), by `method`; 0 where the source comes after the reader, nan where an edge was not
+    cut. errors: the standard errors of `edges` over the sequences of the batch, nan if unknown. first_order: the edges
+    to first order, whatever the method. loss: a float. stopped: True if Ctrl-C ended the cutting early."""
 
     method = "first_order"
     stopped = False
 
     def __init__(
-        self, sources: Sequence[Node], inputs: Sequence[tuple[Node, str]], edges: Array, errors: Array, known: Array,
+        self, sources: Sequence[Part], inputs: Sequence[tuple[Part, str]], edges: Array, errors: Array, known: Array,
         loss: float,
     ) -> None:  # fmt: skip
         self.sources, self.inputs, self.loss = list(sources), list(inputs), loss
         self.edges = self.first_order = edges
         self.errors = errors
-        self._known = known  # like edges: True where there is an edge, and it has been measured
+        self._known = known  # (sources, inputs) bool: True where there is an edge and it has been measured
         self._heads: dict[str, list[int]] = {}  # {path of an attention layer: the numbers of its heads}
-        for node in self.sources:
-            if node.head is not None:
-                self._heads.setdefault(node.path, []).append(node.head)
+        for part in self.sources:
+            if part.head is not None:
+                self._heads.setdefault(part.path, []).append(part.head)
 
-    def edge(self, source: Node | str, target: Node | str) -> dict[str, float]:
-        """{input: edge} from a source to a target, such as "0.3" to "1.1". Raises KeyError for an unknown node."""
-        u, v = self._node(source, self.sources), self._node(target, self._readers)
+    def edge(self, source: Part | str, target: Part | str) -> dict[str, float]:
+        """Return {input: edge} from a source to a target, such as "0.3" to "1.1". Raises KeyError for an unknown
+        part."""
+        u, v = self._find(source, self.sources), self._find(target, self._readers)
         i = self.sources.index(u)
         return {p: float(self.edges[i, j]) for j, (w, p) in enumerate(self.inputs) if w == v}
 
-    def out_of(self, node: Node | str) -> "Edges":
-        """The edges that leave a node: where its gradient comes from."""
-        wanted = self._node(node, self.sources)
+    def out_of(self, part: Part | str) -> "Edges":
+        """Return the edges that leave a part. They show where its gradient comes from."""
+        wanted = self._find(part, self.sources)
         return self._chosen(lambda u, v: u == wanted)
 
-    def into(self, node: Node | str) -> "Edges":
-        """The edges that lead to a node: what its inputs are made of, and how much each source matters."""
-        wanted = self._node(node, self._readers)
+    def into(self, part: Part | str) -> "Edges":
+        """Return the edges that lead to a part. They show which sources its inputs consist of, and which matter."""
+        wanted = self._find(part, self._readers)
         return self._chosen(lambda u, v: v == wanted)
 
-    def around(self, node: Node | str) -> "Edges":
-        """The edges that lead to a node, and those that leave it."""
-        wanted = self._node(node, self.sources + self._readers)
+    def around(self, part: Part | str) -> "Edges":
+        """Return the edges that lead to a part, and those that leave it."""
+        wanted = self._find(part, self.sources + self._readers)
         return self._chosen(lambda u, v: wanted in (u, v))
 
     @property
@@ -110,35 +110,33 @@ class Flow:
         """All edges."""
         return self._chosen(lambda u, v: True)
 
-    def by_input(self, source: Node | str) -> dict[str, float]:
-        """The edges that leave a node, to first order, added up by the input that reads them:
-        {"q": …, "k": …, "v": …, "mlp": …, "logits": …, "total": …}, without "mlp" if no MLP reads the node.
+    def by_input(self, source: Part | str) -> dict[str, float]:
+        """Return the sums of the edges that leave a part, to first order, by the kind of the input that reads it:
+        {"q": …, "k": …, "v": …, "mlp": …, "logits": …, "total": …}, without "mlp" if no MLP reads it.
 
-        The total is the gradient of a gate on the node: for a head, gate_grad of a trace's table."""
-        i = self.sources.index(self._node(source, self.sources))
+        The total is the gradient of a gate on the part: for a head, gate_grad of a trace's table."""
+        i = self.sources.index(self._find(source, self.sources))
         sums = dict.fromkeys("qkv", 0.0)
         for (v, p), edge in zip(self.inputs, self.first_order[i]):
-            name = reading(v, p)
+            name = kind_of_input(v, p)
             if edge or name != "mlp":
                 sums[name] = sums.get(name, 0.0) + float(edge)
         return sums | {"total": float(self.first_order[i].sum())}
 
     def _chosen(self, wanted):
         """The Edges for which wanted(source, target) is true."""
-        found = [
-            (u, v, p, i, j)
+        places = [
+            (i, j)
             for i, u in enumerate(self.sources)
-            for j, (v, p) in enumerate(self.inputs)
+            for j, (v, _) in enumerate(self.inputs)
             if wanted(u, v) and self._known[i, j] and self.edges[i, j]
         ]
-        found.sort(key=lambda each: -abs(self.edges[each[-2:]]))
-        at = tuple(np.array([each[-2:] for each in found], int).reshape(-1, 2).T)
-        edges = self.edges[at].tolist()
+        places.sort(key=lambda place: -abs(self.edges[place]))
         return Edges(
-            [(*each[:3], edge) for each, edge in zip(found, edges)],
+            [(self.sources[i], *self.inputs[j], float(self.edges[i, j])) for i, j in places],
             self.method,
-            self.first_order[at].tolist(),
-            self.errors[at].tolist(),
+            [float(self.first_order[place]) for place in places],
+            [float(self.errors[place]) for place in places],
             int(np.isnan(self.edges).sum()) if self.method == "cut" else 0,
         )
 
@@ -146,11 +144,12 @@ class Flow:
     def _readers(self):
         return [v for v, _ in self.inputs]
 
-    def _node(self, name, known):
-        node = node_of(name, self._heads)
-        if node in known:
-            return node
-        raise UnknownName(unknown("node", str(node), dict.fromkeys(map(str, known))))
+    def _find(self, name, known):
+        """The Part with a name. Raises UnknownName unless it is one of the `known`."""
+        part = part_of(name, self._heads)
+        if part in known:
+            return part
+        raise UnknownName(unknown("part", str(part), dict.fromkeys(map(str, known))))
 
     def __str__(self) -> str:
         return str(self.all)
@@ -160,30 +159,29 @@ class Flow:
 
 
 class Edges(list):
-    """[(source, target, input, edge)], the largest first. str() is a table of the first twenty, and says what an edge
-    is.
+    """A list of (source, target, input, edge), the largest edge first. str() is a table of the first MAX_ROWS.
 
-    method: that of the Flow. first_order, errors: for each edge, its value to first order, and its standard error or
-    nan. uncut: how many edges of the model were not cut."""
+    method: of the Flow. first_order, errors: for each edge, its value to first order, and its standard error or nan.
+    uncut: how many edges of the model were not cut."""
 
     def __init__(
-        self, found: Iterable[tuple[Node, Node, str, float]] = (), method: str = "first_order",
+        self, edges: Iterable[tuple[Part, Part, str, float]] = (), method: str = "first_order",
         first_order: Sequence[float] = (), errors: Sequence[float] = (), uncut: int = 0,
     ) -> None:  # fmt: skip
-        super().__init__(found)
+        super().__init__(edges)
         self.method, self.first_order, self.errors, self.uncut = method, first_order, errors, uncut
 
     def __str__(self) -> str:
         has_errors, cut = bool(np.isfinite(self.errors).any()), self.method == "cut"
         rows = [["from", "to", "by", "edge", *["±"] * has_errors, *["first order"] * cut]]
-        for (u, v, p, edge), error, first in [*zip(self, self.errors, self.first_order)][:IN_TABLE]:
+        for (u, v, p, edge), error, first in [*zip(self, self.errors, self.first_order)][:MAX_ROWS]:
             row = [str(u), str(v), p, f"{edge:+.4g}"]
             row += [f"{error:.2g}"] if has_errors else []
             row += [f"{first:+.4g}"] if cut else []
             rows.append(row)
         lines = columns(rows)
-        if len(self) > IN_TABLE:
-            lines.append(f"… and {len(self) - IN_TABLE} smaller ones")
+        if len(self) > MAX_ROWS:
+            lines.append(f"… and {len(self) - MAX_ROWS} smaller ones")
         if self.uncut:
             lines.append(f"edges of the model, smaller to first order, that were not cut: {self.uncut:,}")
         lines += ["", METHODS[self.method]]
@@ -198,33 +196,41 @@ def flow(
     loss: Callable[..., Tensor] = returned_loss,
     method: str = "first_order",
     top: int | None = None,
-    between: Iterable[Node | str] | None = None,
+    between: Iterable[Part | str] | None = None,
     errors: bool = False,
 ) -> Flow:
     """Return the Flow of gradients between the parts of a model, for loss(model, *batch).
 
-        first_order  ⟨write, gradient⟩: one forward and one backward for all edges. The default, also of
+    method, how an edge u → v.p is measured:
+
+        first_order  ⟨write, gradient⟩, by one forward and one backward for all edges. The default, also of
                      `minigrad flow` and `minigrad report`
-        cut          L - L(u → v.p cut): one forward for each edge, in which v's own copy of the stream, for its input
-                     p, lacks what u writes, and everything after v follows from that. Exact but for the rounding of L,
-                     which shows in small edges of a float32 model
+        cut          L - L(u → v.p cut), by one forward for each edge, in which v's own copy of the stream, for its
+                     input p, lacks what u writes. Exact up to the rounding of L, which is visible in small edges of a
+                     float32 model
 
-    Both are negative where an edge helps. In a model that has learned its task, the first order can be far from the
-    worth of an edge, and have the wrong sign.
+    Both are negative if the edge lowers the loss. In a model that has learned its task, the two can differ much, and in
+    sign.
 
-    top, between, errors are for method="cut". top: cut only the N edges that are largest to first order. between: cut
-    only edges whose source and target are both among these nodes, such as ["0.3", "1.1", "logits"]. errors=True: give
-    standard errors too, by a forward of each sequence alone, so B + 1 forwards for an edge. (To first order they cost
-    nothing, and are always there if B > 1.) Standard errors are those of a mean or sum over sequences; each of the
-    batch's arguments must then be a Tensor (B, …).
+    Options of method="cut":
 
-    Cutting shows its progress on a terminal, and warns if it will take more than a minute. Ctrl-C stops it, and the
-    Flow has the edges that were cut by then.
+        top      cut only the N edges that are largest to first order
+        between  cut only edges whose source and target are both in this list, such as ["0.3", "1.1", "logits"]
+        errors   True: give standard errors too, by one more forward for each edge and sequence. They are errors of a
+                 mean or sum over sequences, so each argument of the batch must be a Tensor (B, …). To first order
+                 they cost nothing, and are always given if B > 1
 
-    The model sees the batch in eval mode; no .grad is touched. Its stream must be known: nn.GPT, AttentionOnly, or a
-    model of blocks that declare their parts (stream.py). Keys may be shared by heads. Raises TypeError for a model that
-    is not known; ValueError for one whose parts do not all run, or run more than once, or if the edges do not add up:
-    where a part is not x + part(norm(x)), or where the loss reads the stream before its end."""
+    Cutting shows its progress on a terminal, and warns if it will take more than a minute. After Ctrl-C, the Flow has
+    the edges that were cut until then.
+
+    The model runs in eval mode, and no .grad changes. Models: nn.GPT, AttentionOnly, and models whose blocks declare
+    their sublayers (see stream.py); heads may share keys. Errors:
+
+        TypeError   the residual stream of the model is not known
+        ValueError  a sublayer does not run, or runs twice
+        ValueError  the edges do not add up: a sublayer is not x + sublayer(norm(x)), or the loss reads the stream
+                    before its end
+    """
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))
     if top is not None and (not isinstance(top, (int, np.integer)) or top < 1):
@@ -232,74 +238,77 @@ def flow(
     stream = stream_of(model)
     result = _first_order(Pass(model, stream, batch, loss))
     if method == "cut":
-        ends = None if between is None else {result._node(n, result.sources + result._readers) for n in between}
-        _cut(result, model, stream, batch, loss, _largest(result, top, ends), errors)
+        ends = None if between is None else {result._find(name, result.sources + result._readers) for name in between}
+        _cut(result, model, stream, batch, loss, _largest_edges(result, top, ends), errors)
     return result
 
 
-# --------------------------------------------------------------------------------------------------------------- to cut
+# -------------------------------------------------------------------------------------------------------- cutting edges
 
 
-def _largest(flow, top, ends):
-    """The (source, input) index pairs of the `top` edges that are largest to first order, between the nodes `ends`."""
-    known = flow._known.copy()
+def _largest_edges(result, top, ends):
+    """The places (n, 2) of the `top` edges of a Flow that are largest to first order, between the Parts `ends`. A place
+    is the index of the source and the index of the input."""
+    is_wanted = result._known.copy()
     if ends is not None:
-        from_ends = np.array([u in ends for u in flow.sources])
-        to_ends = np.array([v in ends for v in flow._readers])
-        known &= from_ends[:, None] & to_ends
-    at = np.argwhere(known)
-    return at[np.argsort(-np.abs(flow.first_order[tuple(at.T)]), kind="stable")][:top]
+        from_ends = np.array([u in ends for u in result.sources])
+        to_ends = np.array([v in ends for v in result._readers])
+        is_wanted &= from_ends[:, None] & to_ends
+    places = np.argwhere(is_wanted)
+    return places[np.argsort(-np.abs(result.first_order[tuple(places.T)]), kind="stable")][:top]
 
 
-def _cut(flow, model, stream, batch, loss, wanted, errors):
-    """Replace the `wanted` edges of a first-order Flow by their worth to the loss, and all others by nan."""
-    flow.method = "cut"
-    flow.edges, flow.errors = np.where(flow._known, np.nan, 0.0), np.full(flow.edges.shape, np.nan)
-    flow._known = np.zeros_like(flow._known)
+def _cut(result, model, stream, batch, loss, places, errors):
+    """Replace the edges of a first-order Flow at some places by the effect of a cut on the loss, all others by nan."""
+    result.method = "cut"
+    result.edges, result.errors = np.where(result._known, np.nan, 0.0), np.full(result.edges.shape, np.nan)
+    result._known = np.zeros_like(result._known)
     batches = [batch, *(_sequences(batch) if errors else [])]
     with undisturbed(model), force_impl("batched"), busy("cutting edges") as say:
-        whole = [value_of(loss, model, each).item() for each in batches]
-        pace = _Pace(len(wanted), say)
+        uncut = [value_of(loss, model, each).item() for each in batches]
+        progress = _Progress(len(places), say)
         try:
-            for i, j in wanted:
-                (v, p), u = flow.inputs[j], flow.sources[i]
+            for i, j in places:
+                (v, p), u = result.inputs[j], result.sources[i]
                 with EdgeCut(stream, u, v, p or None, lambda write: write).hooked(model):
-                    found = [before - value_of(loss, model, each).item() for before, each in zip(whole, batches)]
-                flow.edges[i, j], flow._known[i, j] = found[0], True
-                if len(found) > 2:
-                    flow.errors[i, j] = np.std(found[1:], ddof=1) / np.sqrt(len(found) - 1)
-                pace.step()
+                    effects = [before - value_of(loss, model, each).item() for before, each in zip(uncut, batches)]
+                result.edges[i, j], result._known[i, j] = effects[0], True
+                if len(effects) > 2:
+                    result.errors[i, j] = np.std(effects[1:], ddof=1) / np.sqrt(len(effects) - 1)
+                progress.step()
         except KeyboardInterrupt:
-            if not pace.done:
+            if not progress.done:
                 raise
-            flow.stopped = True
-            log.warning("study.flow: stopped after cutting %s of %s edges", f"{pace.done:,}", f"{len(wanted):,}")
+            result.stopped = True
+            log.warning("study.flow: stopped after cutting %s of %s edges", f"{progress.done:,}", f"{len(places):,}")
 
 
-class _Pace:
-    """Says how many edges are cut, how many are to be cut, and how long that takes."""
+class _Progress:
+    """Shows how many of the edges are cut and how long the rest takes, and warns once if that is long.
 
-    def __init__(self, wanted, say):
-        self.wanted, self.say, self.done = wanted, say, 0
-        self.began, self.said, self.has_warned = time.monotonic(), 0.0, False
+    say: called with the line to show."""
+
+    def __init__(self, total, say):
+        self.total, self.say, self.done = total, say, 0
+        self.started, self.shown, self.has_warned = time.monotonic(), 0.0, False
 
     def step(self):
         self.done += 1
         now = time.monotonic()
-        left = (now - self.began) / self.done * (self.wanted - self.done)
-        if now - self.said > 0.2:
-            self.said = now
-            self.say(f"cutting edges: {self.done:,} of {self.wanted:,}, {duration(left)} to go")
-        if self.done > 2 and left > LONG and not self.has_warned:
+        left = (now - self.started) / self.done * (self.total - self.done)
+        if now - self.shown > 0.2:
+            self.shown = now
+            self.say(f"cutting edges: {self.done:,} of {self.total:,}, {duration(left)} to go")
+        if self.done > 2 and left > WARN_ABOVE and not self.has_warned:
             self.has_warned = True
             log.warning(
                 "study.flow: cutting %s edges will take about %s; top=50 or between=[…] takes less, and Ctrl-C keeps "
-                "what is done", f"{self.wanted:,}", duration(left),
+                "what is done", f"{self.total:,}", duration(left),
             )  # fmt: skip
 
 
 def _sequences(batch):
-    """The sequences of a batch, each a batch of its own; none if there is only one."""
+    """[a batch of one sequence, for each sequence of a batch], empty if there is only one."""
     sizes = {x.shape[0] if isinstance(x, Tensor) and x.ndim else 0 for x in batch}
     B = sizes.pop()
     if sizes or not B:
@@ -307,14 +316,14 @@ def _sequences(batch):
     return [tuple(x[b : b + 1] for x in batch) for b in range(B)] if B > 1 else []
 
 
-# ------------------------------------------------------------------------------------------------------- to first order
+# ---------------------------------------------------------------------------------------------------- first-order edges
 
 
-class _Edges(NamedTuple):
-    """The edges of one sequence, or their sums over several, and what is needed to check them.
+class _EdgeSums(NamedTuple):
+    """Sums over one sequence or several: the edges, and the numbers that check them.
 
-    edges (sources, inputs). sizes, like edges: Σ |write| |G| over positions. known, like edges: True where the source
-    writes before the input reads. written (sources,): ⟨write, dwrite⟩. read (inputs,): ⟨stream, G⟩."""
+    edges (sources, inputs). sizes (sources, inputs): Σ |write| |G| over positions. known (sources, inputs) bool: True
+    where the source writes before the input reads. written (sources,): ⟨write, dwrite⟩. read (inputs,): ⟨stream, G⟩."""
 
     edges: np.ndarray
     sizes: np.ndarray
@@ -323,32 +332,32 @@ class _Edges(NamedTuple):
     read: np.ndarray
 
 
-def _first_order(run):
-    """The first-order Flow of a Pass. The edges of one sequence after the other are added up, to save memory."""
-    B = len(run.x[run.stream.start])
-    sources, inputs, total = _of_sequence(run, 0)
+def _first_order(measured):
+    """The first-order Flow of a Pass. Sequences are treated one by one, to save memory."""
+    B = len(measured.x[measured.stream.start])
+    sources, inputs, total = _of_sequence(measured, 0)
     squares = total.edges**2
     for b in range(1, B):
-        _, _, one = _of_sequence(run, b)
+        _, _, one = _of_sequence(measured, b)
         squares += one.edges**2
-        total = _Edges(*(x + y for x, y in zip(total, one)))  # known: a sum of bools is their "or"
-    if np.isfinite(total.edges).all():  # a loss that is not finite has no edges to add up
-        _check(run, sources, inputs, total)
+        total = _EdgeSums(*(x + y for x, y in zip(total, one)))  # known: a sum of bools is their "or"
+    if np.isfinite(total.edges).all():  # the identities cannot be checked if the loss is not finite
+        _check(measured, sources, inputs, total)
     errors = np.full(total.edges.shape, np.nan)
-    if B > 1:  # the edge is a sum over B sequences, and the error of such a sum is √B times their standard deviation
+    if B > 1:  # an edge is a sum over B sequences, whose standard error is √B times their standard deviation
         variance = (squares - total.edges**2 / B) / (B - 1)
         errors = np.sqrt(B * np.maximum(variance, 0.0))
-    return Flow(sources, inputs, total.edges, errors, total.known, run.loss)
+    return Flow(sources, inputs, total.edges, errors, total.known, measured.loss)
 
 
-def _of_sequence(run, b):
-    """(sources, inputs, _Edges) of sequence b."""
+def _of_sequence(measured, b):
+    """(sources, inputs, _EdgeSums) of sequence b of a Pass."""
     sources, inputs, written, reads = [], [], [], []
-    T, C = run.x[run.stream.start].shape[1:]
+    T, C = measured.x[measured.stream.start].shape[1:]
     writes, lengths = np.empty((0, T, C)), np.empty((0, T))  # everything written so far, and its norm at each position
-    for event in run.events(b):
+    for event in measured.events(b):
         if isinstance(event, Write):
-            sources += event.nodes
+            sources += event.parts
             written += list(event.totals)
             writes = np.concatenate([writes, event.rows])
             lengths = np.concatenate([lengths, np.linalg.norm(event.rows, axis=-1)])
@@ -358,33 +367,33 @@ def _of_sequence(run, b):
             reads.append((writes.reshape(-1, T * C) @ G.T, lengths @ event.sizes.T, G @ event.x.ravel()))
     edges, sizes = np.zeros((2, len(sources), len(inputs)))
     known, column = np.zeros(edges.shape, bool), 0
-    for of_read, of_sizes, _ in reads:
-        before, n = of_read.shape  # the sources that have written by then, and the inputs
-        at = np.s_[:before, column : column + n]
-        edges[at], sizes[at], known[at] = of_read, of_sizes, True
+    for edges_of_read, sizes_of_read, _ in reads:
+        before, n = edges_of_read.shape  # the numbers of sources that wrote before, and of inputs
+        block = np.s_[:before, column : column + n]
+        edges[block], sizes[block], known[block] = edges_of_read, sizes_of_read, True
         column += n
-    return sources, inputs, _Edges(edges, sizes, known, np.array(written), np.concatenate([x for *_, x in reads]))
+    return sources, inputs, _EdgeSums(edges, sizes, known, np.array(written), np.concatenate([x for *_, x in reads]))
 
 
-def _check(run, sources, inputs, total):
-    """Raise ValueError where the edges of a source, or to an input, do not add up to what the backward gave.
+def _check(measured, sources, inputs, total):
+    """Raise ValueError unless the two identities at the top of this file hold, for each source and for each input.
 
-    Errors are relative to Σ |write| |G|, since the edges themselves may be small where their terms cancel. Gradients
-    so small that their squares vanish count as 0: nothing is left of their last digits."""
-    least = np.finfo(run.dtype).tiny ** 0.5
+    Errors are relative to Σ |write| |G|, since the terms of an edge may cancel. A Σ |write| |G| below the square root
+    of the smallest normal number counts as that root: gradients so small have lost their last digits."""
+    smallest = np.finfo(measured.dtype).tiny ** 0.5
 
     def error(edges, sizes, expected):
-        return float(abs(edges.sum() - expected) / max(sizes.sum(), least))
+        return float(abs(edges.sum() - expected) / max(sizes.sum(), smallest))
 
-    found = {}
+    errors = {}
     for i, u in enumerate(sources):
-        found[f"edges from {u}"] = error(total.edges[i], total.sizes[i], total.written[i])
+        errors[f"edges from {u}"] = error(total.edges[i], total.sizes[i], total.written[i])
     for j, (v, p) in enumerate(inputs):
-        found[f"edges to {v} {p}".strip()] = error(total.edges[:, j], total.sizes[:, j], total.read[j])
-    wrong = {what: off for what, off in found.items() if not off <= RTOL[run.dtype.itemsize]}  # nan is wrong
+        errors[f"edges to {v} {p}".strip()] = error(total.edges[:, j], total.sizes[:, j], total.read[j])
+    wrong = {name: e for name, e in errors.items() if not e <= RTOL[measured.dtype.itemsize]}  # nan is wrong
     if wrong:
-        worst = max(wrong, key=lambda what: wrong[what])
+        worst = max(wrong, key=lambda name: wrong[name])
         raise ValueError(
             f"the {worst} do not add up to its gradient, they are off by {wrong[worst]:.1e}: a part is not "
-            "x + part(norm(x)) as it is declared, or the loss reads the stream before its end"
+            "x + part(norm(x)) as declared, or the loss reads the stream before its end"
         )

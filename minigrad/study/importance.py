@@ -1,4 +1,4 @@
-"""How much each head matters, measured by silencing it or estimated from gradients."""
+"""The importance of each head, measured by ablation or estimated from gradients."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -52,21 +52,21 @@ def head_importance(
     steps: int = 20,
     loss: Callable[..., Tensor] = returned_loss,
 ) -> HeadNumbers:
-    """Return {path: (nh,) float64}: how much each head matters to mean_loss(model, batches, loss), in its unit. Of the
-    result, ["0.3"] is the number of one head.
+    """Return the importance of each head for L = mean_loss(model, batches, loss), in the unit of L: {path: (nh,)
+    float64}. importance["0.3"] is the number of one head.
 
-        ablate         L(g_h = 0) - L, where a gate g_h multiplies the head's z: the truth, by one forward for each head
-        joint_path     -∫₀¹ ∂L/∂g_h dg with all gates at g, by the midpoints of `steps` intervals: one backward for each
-                       interval, whatever the number of heads. All heads' numbers add up to L(no heads) - L, of which
-                       each number is the head's share. (If only the head's own gate closed, the integral would be its
-                       ablation.)
+        ablate         L(g_h = 0) - L, where a gate g_h multiplies the head's z. The effect itself, by one forward for
+                       each head
+        joint_path     -∫₀¹ ∂L/∂g_h dg, where all gates are equal to g, by the midpoints of `steps` intervals: one
+                       backward for each interval. Over all heads the numbers add up to L(no heads) - L. (If only the
+                       head's own gate closed, the integral would be its ablation)
         abs_gate_grad  E |∂L/∂g_h| = E |⟨z_h, ∂L/∂z_h⟩| at g_h = 1, the mean over sequences (Michel, Levy and Neubig
-                       2019): a first-order estimate from one backward. It can be small for a head that matters much,
-                       where the loss is flat at g_h = 1 and rises only as the gate closes
+                       2019). A first-order estimate by one backward. It can be small for an important head, if the
+                       loss is flat at g_h = 1 and rises only when the gate is almost closed
 
-    batches: a list of tuples of arguments. loss(model, *batch): a mean over sequences, by default what the model
-    returns last. The model runs in eval mode; neither it nor any .grad is changed. Raises ValueError for an unknown
-    method, and if there are no batches."""
+    batches: a list of tuples of arguments. loss(model, *batch): a mean over sequences, by default the last value that
+    the model returns. The model runs in eval mode; the model and every .grad stay as they are. Raises ValueError for an
+    unknown method, and if there are no batches."""
     if method not in METHODS:
         raise ValueError(unknown("method", method, METHODS))
     check_steps(steps)
@@ -75,12 +75,12 @@ def head_importance(
         if method == "abs_gate_grad":
             return HeadNumbers(_abs_gate_grads(model, layers, batches, loss))
         if method == "joint_path":
-            return HeadNumbers(_along_joint_path(model, layers, batches, loss, steps))
-        whole, found = mean_loss(model, batches, loss), {}
+            return HeadNumbers(_joint_path(model, layers, batches, loss, steps))
+        with_all, numbers = mean_loss(model, batches, loss), {}
         for path, layer in layers.items():
             without = [_loss_without(model, batches, loss, layer, h) for h in range(layer.num_heads)]
-            found[path] = np.array(without) - whole
-        return HeadNumbers(found)
+            numbers[path] = np.array(without) - with_all
+        return HeadNumbers(numbers)
 
 
 def importance_table(
@@ -90,8 +90,10 @@ def importance_table(
     steps: int = 20,
     loss: Callable[..., Tensor] = returned_loss,
 ) -> HeadTable:
-    """Return a HeadTable of head_importance by several methods: the mean over batches and, for two batches or more, its
-    standard error, in columns "± ablate" and so on. Give each sequence as a batch for errors over sequences."""
+    """Return a HeadTable with the head_importance of several methods, as means over batches.
+
+    With two batches or more there are standard errors too, in columns "± ablate" and so on. Give each sequence as a
+    batch for errors over sequences."""
     each_batch, columns = _list_of_batches(batches), {}
     for method in methods:
         each = [head_importance(model, [batch], method, steps, loss) for batch in each_batch]
@@ -113,7 +115,7 @@ def check_batch(batch):
 
 
 def _list_of_batches(batches):
-    """batches as a list. Raises ValueError if it is empty or holds anything but tuples."""
+    """Return batches as a list. Raises ValueError if it is empty or has an item that is not a tuple."""
     batches = list(batches)
     if not batches or any(not isinstance(batch, (tuple, list)) for batch in batches):
         what = f"got one of {type(batches[0]).__name__}" if batches else "there are none"
@@ -126,22 +128,22 @@ def _loss_without(model, batches, loss, layer, h):
         return mean_loss(model, batches, loss)
 
 
-def _along_joint_path(model, layers, batches, loss, steps):
+def _joint_path(model, layers, batches, loss, steps):
     total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
     for t in (np.arange(steps) + 0.5) / steps:
         with ExitStack() as stack:
             gates = [stack.enter_context(_gated_heads(layer, slice(None), t)) for layer in layers.values()]
             with enable_grad():
-                found = [grad(value_of(loss, model, batch), gates, allow_unused=True) for batch in batches]
-        for of_batch in found:
+                gradients = [grad(value_of(loss, model, batch), gates, allow_unused=True) for batch in batches]
+        for of_batch in gradients:
             for path, g in zip(total, of_batch):
                 total[path] -= 0.0 if g is None else as_float64(g)
     return {path: x / (steps * len(batches)) for path, x in total.items()}
 
 
 def _abs_gate_grads(model, layers, batches, loss):
-    """{path: (nh,)} by abs_gate_grad. Each sequence has gates of its own; a mean loss divides by B, so the sum of their
-    absolute gradients is the mean over sequences."""
+    """{path: (nh,)} by the method abs_gate_grad. Each sequence has its own gates. The mean loss divides by B, so the
+    sum of |gradient| over sequences is the mean that is wanted."""
     total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
     for batch in batches:
         gates = {}  # {(path, B): (B, nh, 1, 1)}: the same gates for all forwards of a layer
@@ -149,15 +151,15 @@ def _abs_gate_grads(model, layers, batches, loss):
             for path, layer in layers.items():
                 stack.callback(layer.register_head_hook("z", partial(_times_gates, gates, path)).remove)
             value = value_of(loss, model, batch)
-            found = grad(value, list(gates.values()), allow_unused=True)
-        for (path, _), g in zip(gates, found):
+            gradients = grad(value, list(gates.values()), allow_unused=True)
+        for (path, _), g in zip(gates, gradients):
             if g is not None:
                 total[path] += np.abs(as_float64(g)).sum((0, 2, 3))
     return {path: x / len(batches) for path, x in total.items()}
 
 
 def _times_gates(gates, path, layer, z):
-    """z (B, nh, T, d_v) times gates of 1, which are made at the layer's first forward."""
+    """A head hook: z (B, nh, T, d_v) times gates of 1, which the layer's first forward puts into `gates`."""
     key = path, z.shape[0]
     if key not in gates:
         gates[key] = ones(*z.shape[:2], 1, 1, dtype=z.dtype, device=z.device, requires_grad=True)
@@ -166,9 +168,8 @@ def _times_gates(gates, path, layer, z):
 
 @contextmanager
 def _gated_heads(layer, h, value):
-    """Within the with-block, head h of a layer (or a slice of heads) is multiplied by value. Yields all factors, (nh,).
-
-    They multiply the head_gates that the layer may have."""
+    """Within the with-block, multiply head h of a layer, or a slice of heads, by value. Yields the gates (nh,), a
+    Tensor that requires a gradient: 1 for the other heads, times the layer's own head_gates."""
     weight, before = layer.out_proj.weight, layer.head_gates
     factors = np.ones(layer.num_heads)
     factors[h] = value
@@ -183,18 +184,19 @@ def _gated_heads(layer, h, value):
 
 @contextmanager
 def ablate_heads(
-    model: "Module", heads: Iterable[Any] | str | Mapping[Any, Iterable[int]], mode: str = "zero"
+    model: "Module",
+    heads: str | Iterable[str | tuple[int | str, int]] | Mapping[int | str, int | Iterable[int]],
+    mode: str = "zero",
 ) -> Iterator[None]:
-    """Within the with-block, silence heads: "0.3", or ["0.3", "1.1"]. {layer: [numbers of heads]} can be read too, with
-    the path or number of a layer.
+    """Within the with-block, ablate heads: "0.3", ["0.3", "1.1"], or {path or number of a layer: numbers of heads}.
 
-    mode "zero": z_h = 0. "mean": z_h is its mean over all sequences and positions of the forward, a constant for
-    gradients. These layers take the batched form. Raises KeyError for an unknown head, ValueError for an unknown
+    mode: "zero" sets z_h to 0; "mean" sets it to its mean over all sequences and positions of the forward, a constant
+    for gradients. These layers run with impl="batched". Raises KeyError for an unknown head, ValueError for an unknown
     mode."""
     if mode not in ("zero", "mean"):
         raise ValueError(unknown("mode", mode, ("zero", "mean")))
     layers = attention_layers(model)
-    masks = {}  # {layer: (nh, 1, 1)}, 0 for the heads that are silenced and 1 for the others
+    masks = {}  # {layer: (nh, 1, 1)}, 0 for ablated heads and 1 for the others
     for path, head in _pairs(heads, numbers_of_heads(layers)):
         layer = layers[path]
         masks.setdefault(layer, np.ones((layer.num_heads, 1, 1)))[head] = 0
@@ -204,15 +206,15 @@ def ablate_heads(
         yield
 
 
-def _pairs(heads, known):
-    """[(path, head)] of heads in any of the forms of ablate_heads."""
+def _pairs(heads, heads_of):
+    """Return [(path, head)] of the `heads` of ablate_heads. heads_of: {path of each layer: numbers of its heads}."""
     if isinstance(heads, Mapping):
-        heads = [(path_of(layer, known), h) for layer, numbers in heads.items() for h in as_list(numbers)]
-    return [head_of(name, known) for name in as_list(heads)]
+        heads = [(path_of(layer, heads_of), h) for layer, numbers in heads.items() for h in as_list(numbers)]
+    return [head_of(name, heads_of) for name in as_list(heads)]
 
 
 def _masked(mask, mode, layer, z):
-    """z where the mask is 1, and zero or the mean of z where it is 0."""
+    """A head hook: z where the mask is 1; where it is 0, zero or the mean of z."""
     mask = tensor(mask, dtype=z.dtype, device=z.device)  # (nh, 1, 1)
     return z * mask if mode == "zero" else z * mask + z.detach().mean((0, 2), keepdim=True) * (1 - mask)
 
@@ -229,7 +231,7 @@ def losses_without(
     order: Sequence[str | tuple[str, int]],
     loss: Callable[..., Tensor] = returned_loss,
 ) -> list[float]:
-    """Return len(order) + 1 mean losses: without the first 0, 1, … of the heads in `order`."""
+    """Return len(order) + 1 mean losses: with the first 0, 1, … of the heads in `order` ablated."""
     losses = []
     with undisturbed(model):
         for k in range(len(order) + 1):
@@ -240,7 +242,7 @@ def losses_without(
 
 def grouped(heads: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     """Return {path: [head]} of [(path, head)]."""
-    found = {}
+    by_path = {}
     for path, head in heads:
-        found.setdefault(path, []).append(head)
-    return found
+        by_path.setdefault(path, []).append(head)
+    return by_path

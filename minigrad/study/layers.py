@@ -1,4 +1,4 @@
-"""The attention layers of a model: how to find them, and the weights of each head."""
+"""The attention layers of a model, and the weights of each head."""
 
 from collections.abc import Iterable
 from contextlib import contextmanager
@@ -24,9 +24,10 @@ WEIGHTS = "W_Q", "W_K", "W_V", "W_O"  # a head's matrices
 def attention_layers(
     model: "Module", names: Iterable[int | str] | int | str | None = None
 ) -> dict[str, MultiheadAttention]:
-    """{path: layer} of the MultiheadAttention layers in a Module, in order. names: only these, by path or number.
+    """Return {path: layer} of the MultiheadAttention layers in a Module, in order. names: only these, by path or
+    number.
 
-    The model itself may be one, at path "". Raises ValueError if there are none, KeyError for an unknown name."""
+    If the model itself is one, its path is "". Raises ValueError if there are none, KeyError for an unknown name."""
     found = {path: m for path, m in model.named_modules() if isinstance(m, MultiheadAttention)}
     if not found:
         raise ValueError(f"{type(model).__name__} has no nn.MultiheadAttention in it")
@@ -39,42 +40,40 @@ def attention_layers(
 
 
 def numbers_of_heads(layers):
-    """{path: the numbers of the layer's heads} of {path: MultiheadAttention}."""
+    """Return {path: numbers of the layer's heads} of {path: MultiheadAttention}."""
     return {path: range(layer.num_heads) for path, layer in layers.items()}
 
 
 def as_list(names):
-    """Names or numbers as a list. A single one becomes a list of length 1."""
+    """Return names or numbers as a list. A single one becomes a list of length 1."""
     return [names] if isinstance(names, (str, int, np.integer)) else list(names)
 
 
 def head_weights(layer: MultiheadAttention, head: int) -> tuple[Array, Array, Array, Array]:
-    """Return W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v) and W_O (d_v, C) of a head of a MultiheadAttention, float64.
+    """Return W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v) and W_O (d_v, C) of a head, float64.
 
-    Heads of a group share W_K and W_V. W_O is multiplied by the head's gate, if the layer has gates. Raises ValueError
-    for an unknown head. nn.MultiheadAttention.head gives the same as Tensors, without the gate."""
+    Heads of a group share W_K and W_V. If the layer has head_gates, W_O is multiplied by the head's gate. Raises
+    ValueError for an unknown head. nn.MultiheadAttention.head returns the same as Tensors, without the gate."""
     h = layer.head(head)
     W_Q, W_K, W_V, W_O = map(as_float64, (h.W_Q, h.W_K, h.W_V, h.W_O))
     return W_Q, W_K, W_V, W_O * h.gate
 
 
-def before_rotary(dx):
-    """The gradient of what rotary positions have turned, from that of the result: (B, n, T, d), float64.
-
-    Positions are counted from 0."""
-    x = zeros(*dx.shape, dtype=float64, requires_grad=True)
+def before_rotary(dy):
+    """Return dx of y = rotary(x), from dy (B, n, T, d): float64. Positions are 0, 1, …"""
+    x = zeros(*dy.shape, dtype=float64, requires_grad=True)
     with enable_grad():
         y = rotary(x)
-    return grad(y, x, tensor(dx, dtype=float64))[0].numpy()
+    return grad(y, x, tensor(dy, dtype=float64))[0].numpy()
 
 
 def as_float64(x):
-    """A Tensor or an array as an array of float64."""
+    """Return a Tensor or an array as an array of float64."""
     return np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, np.float64)
 
 
 @contextmanager
 def undisturbed(model):
-    """Within the with-block, the model is in eval mode and records no gradients; afterwards its modes are as before."""
+    """Within the with-block, the model is in eval mode and no graph is recorded. Afterwards its modes are restored."""
     with evaluating(model), no_grad():
         yield

@@ -2,7 +2,7 @@
 
     print(study.ledger(lambda: loss_fn(model(x), y), head="1.2", names=model))
 
-It records a backward that changes nothing (see autograd.backward). The formulas are those in the ops' docstrings.
+It runs a backward that changes no .grad (see autograd.backward). The formulas are those in the ops' docstrings.
 """
 
 import os
@@ -25,10 +25,10 @@ from .names import head_of
 
 @dataclass(eq=False)  # arrays compare element by element
 class Gradient:
-    """A gradient in the ledger. array: all of it, or one head's part. shape: the shape of all of it.
+    """A gradient in the ledger. array: the whole gradient, or one head's part of it. shape: of the whole gradient.
 
-    number, of: this is contribution `number` of `of` to the gradient of a value, in the order in which they come; both
-    are 0 for a complete gradient."""
+    number, of: if a value has several users, this is contribution `number` of `of` to its gradient, in the order of the
+    steps. Both are 0 for a complete gradient."""
 
     name: str
     array: np.ndarray
@@ -49,9 +49,9 @@ class Gradient:
 
 @dataclass
 class Entry:
-    """A step of backward: its op, the line that ran the op in the forward, and the gradients in and out.
+    """A step of backward: its op, the gradients of the op's outputs and inputs, and the formula between them.
 
-    made: "file.py:12", or "" if the line is not known, or is the same for all steps."""
+    made: "file.py:12", the line of the forward that ran the op; "" if it is unknown, or the same for all steps."""
 
     op: str
     scope: str
@@ -93,17 +93,19 @@ def ledger(
     loss: Tensor | Callable[[], Tensor], scope: str = "", head: str | int | None = None, values: str = "summary",
     names: "Module | Mapping[str, Tensor] | None" = None,
 ) -> Ledger:  # fmt: skip
-    """Return a Ledger of what backward does, step by step, in the module at path `scope` and below it ("": everywhere).
+    """Return a Ledger of the steps of backward in the module at path `scope` and below it ("": everywhere).
 
-    loss: a Tensor of one element whose graph has not been freed, or a function without arguments that computes one. No
-    .grad is touched, no hook is run, and the graph is kept. head: "1.2", or its number in the layer at `scope`. Only
-    its layer is shown then, and of each value that has a part for each head, this head's part. (Without names=model,
-    layers are counted in the order in which they ran.) values: "summary", or "full" to show all numbers. names: a
-    Module, or {name: Tensor}, for the names of parameters. While a function runs, attention layers take the batched
-    form; the fused form would be a single step, with neither dpattern nor dqk. Values have the names of a trace and of
-    head hooks: qk is q kᵀ, before the scale makes scores of it.
-    Raises KeyError for an unknown scope or name of a head, ValueError for an unknown number or an unsuitable loss, and
-    GraphError if there is no graph or backward has freed it."""
+        loss    a Tensor of one element whose graph has not been freed, or a function without arguments that returns
+                one. A function runs its attention layers with impl="batched"; impl="fused" would be a single step,
+                without dpattern and dqk
+        head    "1.2", or a number in the layer at `scope`: show only this layer, and of values with an axis of heads
+                only this head. Without names=model, layers are counted in the order in which they ran
+        values  "summary", or "full" to show all numbers
+        names   a Module, or {name: Tensor}, for the names of parameters
+
+    Values have the names of a trace and of head hooks; qk is q kᵀ, before the scale makes it scores. No .grad changes,
+    no hook runs, and the graph is kept. Raises KeyError for an unknown scope or name of a head, ValueError for an
+    unknown number or an unsuitable loss, and GraphError if there is no graph or it has been freed."""
     if values not in ("summary", "full"):
         raise ValueError(f"values must be 'summary' or 'full', got {values!r}")
     if callable(loss):
@@ -121,7 +123,7 @@ def ledger(
     if not graph:
         raise UnknownName(unknown("module", scope, _scopes(ops)))
     parts = {} if head is None else head_parts(graph, scope, head)
-    steps, arrived = [], Counter()  # {node: how many contributions to its gradient have come so far}
+    steps, arrived = [], Counter()  # {node: number of contributions to its gradient so far}
 
     def inspect(op, dys, dxs):
         numbers = []
@@ -133,12 +135,12 @@ def ledger(
 
     backward([loss.node], [ones_like(loss.detach())], inspect=inspect)
     letters = letters_of(graph)
-    called = letters | {node: name.removeprefix(scope + ".") for node, name in _names(names).items()}
+    names_of = letters | {node: name.removeprefix(scope + ".") for node, name in _names(names).items()}
 
     def gradient(node, g, fallback, number=0):
         part, of = parts.get(node, ...), arrived[node] if number else 0
         array = g.numpy(force=True)
-        return Gradient(called.get(node, fallback), array[part], array.shape, number, of)
+        return Gradient(names_of.get(node, fallback), array[part], array.shape, number, of)
 
     entries = []
     for op, dys, dxs, numbers in steps:
@@ -151,7 +153,7 @@ def ledger(
     title = f"backward of {scope or 'all'}" + ("" if head is None else f", head {head}")
     title += f": {len(entries)} of {len(ops)} steps"
     lines = {entry.made for entry in entries}
-    if len(lines) == 1 and lines != {""}:  # said once, as when a function computes the loss in one line
+    if len(lines) == 1 and lines != {""}:  # one line made all: it is written once, in the title
         title += f", made at {lines.pop()}"
         for entry in entries:
             entry.made = ""
@@ -159,7 +161,7 @@ def ledger(
 
 
 def _heads_in(ops, names):
-    """{path of an attention layer: the numbers of its heads}: of a Module `names`, else of the ops, in their order."""
+    """{path of an attention layer: numbers of its heads}, from the Module `names`, or from the ops in their order."""
     if isinstance(names, Module):
         return numbers_of_heads(attention_layers(names))
     merges = sorted((op for op in ops if op.name == "merge_heads"), key=lambda op: op.serial)
@@ -167,7 +169,7 @@ def _heads_in(ops, names):
 
 
 def _made_at(op):
-    """'file.py:12', the line that called the forward. Folders are left out, since a ledger may be published."""
+    """'file.py:12', the line of the forward that ran an op. Folders are left out, since a ledger may be published."""
     file, line = op.line
     return f"{os.path.basename(file)}:{line}" if os.path.exists(file) else ""
 
@@ -178,8 +180,8 @@ def _within(path, scope):
 
 def _scopes(ops):
     """The paths of all modules that ran, and of their parents."""
-    found = {op.scope for op in ops}
-    return sorted({".".join(path.split(".")[: n + 1]) for path in found for n in range(path.count(".") + 1)} - {""})
+    scopes = {op.scope for op in ops}
+    return sorted({".".join(path.split(".")[: n + 1]) for path in scopes for n in range(path.count(".") + 1)} - {""})
 
 
 def _names(names):
@@ -196,14 +198,15 @@ def _numbers(array):
 
 
 def head_parts(graph, scope, head):
-    """{node: index of the head's part of it}, for the values of one attention layer that have a part for each head.
+    """Return {node: index of the head's part of its value}, for the values of an attention layer that have such parts.
 
-    graph: {op: {index of an output: node}} of the layer. The keys and values of a head are those of its group. Raises
-    ValueError if graph is not of exactly one layer, if the layer took the per-head form, or for an unknown head."""
+    graph: {op: {index of an output: node}} of the layer. Heads of a group have the same keys and values. Raises
+    ValueError unless the graph has exactly one attention layer, whose impl is "batched" or "fused", and for an unknown
+    head."""
     merges = [op for op in graph if op.name == "merge_heads"]
     if len({op.scope for op in merges}) != 1:
-        here = ", ".join(sorted({op.scope for op in merges})) or "none of impl 'batched' or 'fused'"
-        raise ValueError(f"head= needs the scope of one attention layer; in {scope!r} there is {here}")
+        layers = ", ".join(sorted({op.scope for op in merges})) or "none of impl 'batched' or 'fused'"
+        raise ValueError(f"head= needs the scope of one attention layer; in {scope!r} there is {layers}")
     (nh,), d_v = merges[0].heads, merges[0].d
     check_heads([head], nh)
     splits = [op for op in graph if op.name == "split_heads"]
@@ -227,7 +230,7 @@ def head_parts(graph, scope, head):
     for op, outputs in graph.items():
         if op.name == "linear":
             x, W, b = op.parents
-            if outputs[0] in parts:  # the rows of W that compute the head's columns of the result
+            if outputs[0] in parts:  # the head's columns of the result come from these rows of W
                 rows = parts[outputs[0]][1]
                 parts |= {p: np.s_[rows] for p in (W, b) if p is not None}
             elif x in parts:

@@ -19,15 +19,15 @@ class AttentionBlock(Module):
 
 
 class AttentionOnly(Module):
-    """An attention-only transformer (Elhage et al. 2021): token and learned position embeddings, layers of causal
-    attention that each add to the residual stream, and an untied head. Without norms, MLPs and biases, the logits are a
-    sum over paths through heads. Attributes are named as in nn.GPT.
+    """An attention-only transformer (Elhage et al. 2021): token and position embeddings, layers of causal attention,
+    and an untied unembedding. Without norms, MLPs and biases, the logits are a sum over paths through heads. Attributes
+    have the names of nn.GPT.
 
-    The initial weights are normal, with a std of .19 for tokens, .375 for positions, 1/√C for Q, K, V and the
-    unembedding, which keeps the size of numbers from layer to layer, and 1/√(2C) for O. These were found by trial: at
-    C = 64 two layers learn induction within a few hundred steps (examples/induction_heads.py). Positions are the larger
-    part of the input, since the first thing to learn is to look at the token before. impl is "batched" by default,
-    which is fastest at small sizes, and which head hooks take anyway."""
+    The initial weights are normal. Their std is .19 for tokens, .375 for positions, 1/√C for Q, K, V and the
+    unembedding, which keeps the size of activations from layer to layer, and 1/√(2C) for O. These numbers were found by
+    trial: with C = 64, two layers learn induction within a few hundred steps (examples/induction_heads.py). Positions
+    get the larger std, since the model first learns to attend to the previous token. The default impl, "batched", is
+    the fastest at small sizes, and the one that head hooks need."""
 
     def __init__(
         self, vocab_size: int, block_size: int, n_layer: int = 2, n_head: int = 4, n_embd: int = 64,
@@ -46,9 +46,9 @@ class AttentionOnly(Module):
             init.normal_(block.attn.out_proj.weight, std=(2 * n_embd) ** -0.5)
 
     def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """idx (B, T) int -> logits (B, T, V), and the mean cross-entropy against targets (B, T), or None without.
+        """Return the logits (B, T, V) for idx (B, T) int, and the mean cross-entropy for targets (B, T), or None.
 
-        Targets of -100 do not count."""
+        Targets of -100 are ignored."""
         T = idx.shape[1]
         if self.block_size < T:
             raise ValueError(f"a sequence of {T} tokens is longer than block_size {self.block_size}")
@@ -61,5 +61,5 @@ class AttentionOnly(Module):
         return logits, F.cross_entropy(logits.reshape(-1, self.vocab_size), targets.reshape(-1))
 
     def unembed(self, x: Tensor) -> Tensor:
-        """(B, T, C) -> (B, T, V)."""
+        """Return the logits of the stream: (B, T, C) -> (B, T, V)."""
         return self.lm_head(x)

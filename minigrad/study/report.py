@@ -15,43 +15,74 @@ import json
 import math
 import re
 import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
 from ..base.errors import printable
 from ..base.files import atomic_write
+from ..typing import Array
+from .names import Part
 from .stats import STATS
 
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "state.js"
-LIMIT = 30_000_000  # bytes of a whole file: a larger one is slow to open on a phone
-EDGES = 12  # the largest edges to each node, and from each node, are in the page: this many
+LIMIT = 30_000_000  # bytes of the file: a larger one opens slowly on a phone
+EDGES_PER_PART = 12  # the page has this many of the largest edges to each part, and from each part
+
+
+class FlowData(Protocol):
+    """What the page reads of a study.Flow, which is defined above this file."""
+
+    method: str
+    sources: list[Part]
+    inputs: list[tuple[Part, str]]
+
+    @property
+    def all(self) -> "EdgesData": ...
+    def by_input(self, source: Part, /) -> dict[str, float]: ...
+
+
+class EdgesData(Protocol):
+    """What the page reads of study.Edges."""
+
+    first_order: Sequence[float]
+    errors: Sequence[float]
+
+    def __iter__(self) -> Iterator[tuple[Part, Part, str, float]]: ...
+
+
+class LessonData(Protocol):
+    """What HeadTrace.to_html reads of a study.Lesson."""
+
+    head: str
+    positions: Array
 
 
 @dataclass(eq=False)
 class LayerView:
     """What a report shows of one layer, for nh of its heads, B sequences, T queries and S keys.
 
-    heads: the heads' numbers. pattern: (B, nh, T, S), with zeros where a query does not see a key. gradients: {label:
-    (B, nh, T, S)}, such as dS and dP; they may hold NaN and infinity, which the page marks. stats: {name: (nh,)}, nan
-    where there is no number. by_token: {label: (B, nh, T or S)}, sizes of gradients: of dq for each query, of dk and dv
-    for each key. crossed: True if queries and keys are of different sequences. name: what the names of the layer's
-    heads begin with, such as "1"; "" for its path."""
+    heads: their numbers. pattern: (B, nh, T, S), 0 where a query does not see a key. gradients: {label: (B, nh, T, S)},
+    such as dS and dP; nan and infinity are marked in the page. stats: {name: (nh,)}, nan if unknown. by_token: {label:
+    (B, nh, T or S)}, the sizes of dz and dq for each query and of dk and dv for each key. is_cross: True for
+    cross-attention. name: the prefix of the names of heads, such as "1"; "": the layer's path."""
 
     heads: list[int]
     pattern: np.ndarray
     gradients: dict[str, np.ndarray] = field(default_factory=dict)
     stats: dict[str, np.ndarray] = field(default_factory=dict)
     by_token: dict[str, np.ndarray] = field(default_factory=dict)
-    crossed: bool = False
+    is_cross: bool = False
     name: str = ""
 
     @property
     def maps(self) -> dict[str, np.ndarray]:
-        """{label: (B, nh, T, S)}, the pattern first. A cell to which no head gives a weight, since a mask hides it or
-        the weights are rounded to 0, is 0 in all of them, and is not shown."""
+        """{label: (B, nh, T, S)}: the pattern, then the gradients. A cell whose pattern is 0 in every head, by the mask
+        or by rounding, is 0 in all of these maps, and is not shown."""
         seen = (self.pattern > 0).any(1, keepdims=True)
         return {"pattern": self.pattern, **{label: np.where(seen, x, 0) for label, x in self.gradients.items()}}
 
@@ -72,29 +103,30 @@ def page(
 
     views: {layer path: LayerView}.
     tokens: the text along the axes: B lists of T strings, or {layer path: (B lists of T queries, B lists of S keys)}.
-        Without tokens, and for layers that are not named, the axes show positions.
+        Without tokens, and for layers that the dict lacks, the axes show positions.
     flow: a study.Flow, or None.
-    meanings: {name of a statistic: its meaning}, beside those of STATS. matters: the page opens on the head for which
-        this statistic is largest in size (None: gate_grad, if there is one).
-    of: what is differentiated, in a few words that fit into a sentence.
+    meanings: {name of a statistic: its meaning}, besides those of STATS.
+    matters: name of a statistic. The page opens on the head with the largest absolute value of it (None: gate_grad, if
+        there is one).
+    of: the words for what is differentiated, such as "the loss".
     losses: (B, T), the loss of the prediction at each position, or None.
     limit: the most bytes that the file may have.
     Raises ValueError for arrays that do not fit together, and for a page over the limit."""
     if not views:
         raise ValueError("no layers to show")
-    forms, pool = [_form(path, view) for path, view in views.items()], []
+    layer_entries, texts = [_layer_entry(path, view) for path, view in views.items()], []
     if isinstance(tokens, dict) and not tokens.keys() <= views.keys():
         raise ValueError(f"tokens are given for {sorted(tokens.keys() - views.keys())}, but layers are {list(views)}")
     stats = _stats(views.values())
     data = {
         "sequences": len(next(iter(views.values())).pattern),
-        "layers": [form | {"tokens": _labels(tokens, form, pool)} for form in forms],
-        "tokens": [[[visible(t) for t in sequence] for sequence in lists] for lists in pool],
+        "layers": [entry | {"tokens": _token_lists(tokens, entry, texts)} for entry in layer_entries],
+        "tokens": [[[visible(t) for t in sequence] for sequence in text] for text in texts],
         "stats": stats,
         "meanings": {name: str(STATS[name]) for name in stats if name in STATS} | (meanings or {}),
         "matters": matters or ("gate_grad" if "gate_grad" in stats else None),
         "of": printable(str(of)),
-        "losses": None if losses is None else _losses(losses, forms),
+        "losses": None if losses is None else _losses(losses, layer_entries[0]),
         "flow": None if flow is None else _flow_data(flow, views),
     }
     packed = _packed([x for view in views.values() for x in (*view.maps.values(), *view.by_token.values())])
@@ -108,7 +140,7 @@ def page(
 
 
 def _filled(title, data, packed):
-    """The template with everything in its place."""
+    """The template with the title, style, script, data and numbers filled in."""
     # Names of statistics may be hostile text too. An escaped < can neither end a script element nor open a comment.
     text = json.dumps(data, allow_nan=False)
     text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
@@ -124,7 +156,7 @@ def _filled(title, data, packed):
         "NUMBERS": packed,
         "SCRIPT": script,
     }
-    # One pass over the template: a title that looks like a placeholder is not replaced.
+    # A single pass over the template, so that a title that looks like a placeholder stays as it is.
     return re.sub(f"<!--({'|'.join(parts)})-->", lambda match: parts[match[1]], template)
 
 
@@ -139,8 +171,8 @@ def _packed(arrays):
 # ---------------------------------------------------------------------------------------------------- parts of the data
 
 
-def _form(path, view):
-    """The shapes and names of a layer for the page. Raises ValueError if its arrays do not fit together."""
+def _layer_entry(path, view):
+    """The entry of a layer in the page's data: its names and shapes. Raises ValueError if its arrays do not fit."""
     (B, _, T, S), nh = view.pattern.shape, len(view.heads)
     for kind, shapes in ("gradients", [(B, nh, T, S)]), ("by_token", [(B, nh, T), (B, nh, S)]), ("stats", [(nh,)]):
         for label, x in getattr(view, kind).items():
@@ -153,30 +185,30 @@ def _form(path, view):
         "sequences": B,
         "queries": T,
         "keys": S,
-        "crossed": bool(view.crossed),
+        "isCross": bool(view.is_cross),
         "kinds": ["pattern", *map(str, view.gradients)],
         "byToken": [[str(name), x.shape[-1]] for name, x in view.by_token.items()],
     }
 
 
-def _labels(tokens, form, pool):
-    """[index in `pool` of the text of a layer's queries, that of its keys]; texts that the pool lacks are added."""
-    given = tokens.get(form["path"]) if isinstance(tokens, dict) else (tokens, tokens)
-    if tokens is None or given is None:
+def _token_lists(tokens, entry, texts):
+    """[index of the queries' tokens, index of the keys' tokens] of a layer in `texts`, to which new ones are added."""
+    queries_and_keys = tokens.get(entry["path"]) if isinstance(tokens, dict) else (tokens, tokens)
+    if tokens is None or queries_and_keys is None:
         return None
-    places = []
-    for lists, what in zip(given, ("queries", "keys")):
-        counts = [len(sequence) for sequence in lists]
-        if counts != [form[what]] * form["sequences"]:
+    indices = []
+    for text, axis in zip(queries_and_keys, ("queries", "keys")):
+        counts = [len(sequence) for sequence in text]
+        if counts != [entry[axis]] * entry["sequences"]:
             raise ValueError(
-                f"layer {form['path']} has {form['sequences']} sequences of {form[what]} {what}, but the tokens given "
-                f"are {len(counts)} of {sorted(set(counts))}; a layer with text of its own needs "
-                f"tokens={{{form['path']!r}: (queries, keys)}}"
+                f"layer {entry['path']} has {entry['sequences']} sequences of {entry[axis]} {axis}, but the tokens "
+                f"given are {len(counts)} of {sorted(set(counts))}; a layer with text of its own needs "
+                f"tokens={{{entry['path']!r}: (queries, keys)}}"
             )
-        if not any(lists is known for known in pool):
-            pool.append(lists)
-        places.append(next(i for i, known in enumerate(pool) if lists is known))
-    return places
+        if not any(text is other for other in texts):
+            texts.append(text)
+        indices.append(next(i for i, other in enumerate(texts) if text is other))
+    return indices
 
 
 def visible(token):
@@ -186,7 +218,7 @@ def visible(token):
 
 
 def _stats(views):
-    """{name: [layer][head]}, nan where a layer lacks the statistic."""
+    """{name: [a list of numbers for each layer]}, nan if a layer lacks the statistic."""
     names = dict.fromkeys(name for view in views for name in view.stats)
     return {
         str(name): [_numbers(view.stats.get(name, [math.nan] * len(view.heads))) for view in views] for name in names
@@ -194,59 +226,59 @@ def _stats(views):
 
 
 def _numbers(values):
-    """A list for JSON, which has no nan and no infinity: these become words that JavaScript's Number() reads."""
+    """Numbers as a list for JSON. nan and infinity, which JSON lacks, become words that JavaScript's Number() reads."""
     words = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
     return [words.get(str(v), v) for v in np.asarray(values, np.float64).tolist()]
 
 
-def _losses(losses, forms):
-    """The losses as lists, rounded. Raises ValueError unless they are (B, T)."""
+def _losses(losses, layer_entry):
+    """The losses as lists, rounded. Raises ValueError unless they are (B, T), as in a layer."""
     losses = np.asarray(losses, np.float64)
-    B, T = forms[0]["sequences"], forms[0]["queries"]
+    B, T = layer_entry["sequences"], layer_entry["queries"]
     if losses.shape != (B, T):
         raise ValueError(f"losses must be {(B, T)}, one for each prediction, not {losses.shape}")
     return [_numbers(np.round(row, 4)) for row in losses]
 
 
 def _flow_data(flow, views):
-    """A flow for the page.
+    """A Flow in the page's data, where a part is its index in `nodes`:
 
-    method: that of the flow. nodes: [name, index of the layer, index of the head, path], with -1 for a node that is no
-    head of the report. rows: lists of nodes, by index. edges: [source, target, input, edge, standard error, edge to
-    first order], the largest of each node. sums: {index of a source: [[input, sum of edges to first order], …]}."""
+    method: of the flow. nodes: [name, index of the layer, index of the head, path], -1 for a part that is not a head of
+    the report. rows: lists of parts. edges: [source, target, input, edge, standard error, edge to first order], the
+    largest of each part. sums: {source: [[input, sum of edges to first order], …]}."""
     rows = rows_of(flow)
-    number = {node: i for i, node in enumerate(node for row in rows for node in row)}
-    place = {(path, head): (i, j) for i, (path, view) in enumerate(views.items()) for j, head in enumerate(view.heads)}
+    index = {part: i for i, part in enumerate(part for row in rows for part in row)}
+    heads = {(path, head): (i, j) for i, (path, view) in enumerate(views.items()) for j, head in enumerate(view.heads)}
     return {
         "method": flow.method,
-        "nodes": [[str(node), *place.get((node.path, node.head), (-1, -1)), node.path] for node in number],
-        "rows": [[number[node] for node in row] for row in rows],
-        "edges": _largest(flow, number),
-        "sums": {number[node]: [[p, _rounded(x)] for p, x in flow.by_input(node).items()] for node in flow.sources},
+        "nodes": [[str(part), *heads.get((part.path, part.head), (-1, -1)), part.path] for part in index],
+        "rows": [[index[part] for part in row] for row in rows],
+        "edges": _largest_edges(flow, index),
+        "sums": {index[part]: [[p, _rounded(x)] for p, x in flow.by_input(part).items()] for part in flow.sources},
     }
 
 
 def rows_of(flow):
-    """Lists of Nodes, from the bottom up: the beginning of the stream, then each part in the model's order. The bias of
-    an attention layer is beside its heads."""
-    readers = dict.fromkeys(node for node, _ in flow.inputs)
-    parts = {node.path for node in readers}
-    first, rows = [], {}
-    for node in dict.fromkeys([*flow.sources, *readers]):  # writers in their order, then the logits
-        part = node.path.removesuffix(".bias")
-        (rows.setdefault(part, []) if part in parts else first).append(node)
-    return [first, *rows.values()]
+    """The Parts of a Flow as rows, from the bottom up: the start of the stream, then each sublayer in the model's
+    order. The bias of an attention layer is in the row of its heads."""
+    readers = dict.fromkeys(part for part, _ in flow.inputs)
+    sublayers = {part.path for part in readers}
+    first_row, rows = [], {}
+    for part in dict.fromkeys([*flow.sources, *readers]):  # writers in their order, then the logits
+        path = part.path.removesuffix(".bias")
+        (rows.setdefault(path, []) if path in sublayers else first_row).append(part)
+    return [first_row, *rows.values()]
 
 
-def _largest(flow, number):
-    """The edges of _flow_data: those that are among the EDGES largest from their source, or to their target."""
-    kept, leaving, leading = [], dict.fromkeys(number, 0), dict.fromkeys(number, 0)
-    found = flow.all
-    for (u, v, p, edge), error, first in zip(found, found.errors, found.first_order):
-        if math.isfinite(edge) and (leaving[u] < EDGES or leading[v] < EDGES):
-            leaving[u] += 1
-            leading[v] += 1
-            kept.append([number[u], number[v], p, *map(_rounded, (edge, error, first))])
+def _largest_edges(flow, index):
+    """The edges of _flow_data: those among the EDGES_PER_PART largest from their source, or to their target."""
+    kept, from_source, to_target = [], dict.fromkeys(index, 0), dict.fromkeys(index, 0)
+    edges = flow.all
+    for (u, v, p, edge), error, first in zip(edges, edges.errors, edges.first_order):
+        if math.isfinite(edge) and (from_source[u] < EDGES_PER_PART or to_target[v] < EDGES_PER_PART):
+            from_source[u] += 1
+            to_target[v] += 1
+            kept.append([index[u], index[v], p, *map(_rounded, (edge, error, first))])
     return kept
 
 

@@ -1,5 +1,6 @@
-"""Scores that tell previous-token, duplicate-token and induction heads, on random tokens that repeat: there only the
-context says what comes next."""
+"""Scores that identify previous-token, duplicate-token and induction heads.
+
+They are measured on random tokens that repeat, where the next token can only be predicted from the context."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -23,33 +24,34 @@ KINDS = {
     "duplicate": stats.duplicate,
     "induction": stats.induction,
 }
-_AT_ONCE = 2**24  # the most numbers of a layer's patterns that are held at a time
+MAX_PATTERN_SIZE = 2**24  # elements of a layer's patterns in one forward: more sequences are split
 
 
 def repeated_tokens(periods: Array | Sequence[int], vocab_size: int, length: int, generator: Generator) -> Tensor:
-    """Return sequences that repeat p distinct random tokens, for each period p: periods (B,) ints -> (B, length)
+    """Return a sequence for each period p that repeats p distinct random tokens: periods (B,) ints -> (B, length)
     int64."""
-    order = generator.uniform((len(periods), vocab_size)).argsort(-1)  # (B, V): each row a permutation of all tokens
-    at = np.arange(length) % np.reshape(periods, (-1, 1))  # (B, length)
-    return tensor(np.take_along_axis(order, at, -1))
+    permutations = generator.uniform((len(periods), vocab_size)).argsort(-1)  # (B, V), of all tokens
+    columns = np.arange(length) % np.reshape(periods, (-1, 1))  # (B, length)
+    return tensor(np.take_along_axis(permutations, columns, -1))
 
 
 def head_scores(
     model: "Module", kinds: Sequence[str] = tuple(KINDS), periods: Sequence[int] = (9, 16), n: int = 64, seed: int = 0
 ) -> HeadTable:
-    """Return a HeadTable of where each head of a language model looks on repeated random tokens, from 0 to 1:
+    """Return a HeadTable of scores from 0 to 1 for each head of a language model, on repeated random tokens:
 
-        previous    attention to the token before
+        previous    attention to the previous token
         duplicate   attention to earlier copies of the current token
-        induction   prefix matching (Olsson et al. 2022): attention to what followed these copies
+        induction   prefix matching (Olsson et al. 2022): attention to the tokens after these copies
 
-    Each is a mean over the queries to which it applies (study.stats), over n sequences of block_size tokens for each
-    period, and over the periods. At least one period should not occur in training: on a single period, looking back by
-    a fixed distance is as good as induction.
+    Each score is a mean over the queries to which it applies (see stats.py), over n sequences of block_size tokens for
+    each period, and over the periods. Choose at least one period that does not occur in training: on a single period, a
+    head that always looks back by the same distance scores like an induction head.
 
-    The model is called as model(idx), in eval mode and without gradients. vocab_size and block_size are attributes of
-    it or of model.config. Raises KeyError for an unknown kind, and ValueError for a period that does not fit twice into
-    block_size or needs more tokens than there are, and for a model without those sizes or without attention."""
+    The model is called as model(idx), in eval mode and without gradients. It, or its config, has the attributes
+    vocab_size and block_size. Raises KeyError for an unknown kind; ValueError for a period that does not fit twice into
+    block_size or needs more tokens than the vocabulary has, and for a model without these sizes or without
+    attention."""
     kinds, periods = as_list(kinds), as_list(periods)
     if n < 1 or not periods:
         raise ValueError(f"scores need sequences and periods, got n={n} and {len(periods)} periods")
@@ -65,17 +67,17 @@ def head_scores(
             )
     layers = attention_layers(model)
     sums = {kind: {path: np.zeros(layer.num_heads) for path, layer in layers.items()} for kind in kinds}
-    at_once = max(1, _AT_ONCE // max(layer.num_heads * T * T for layer in layers.values()))
+    at_once = max(1, MAX_PATTERN_SIZE // max(layer.num_heads * T * T for layer in layers.values()))
     generator, device = Generator(seed), next(model.parameters()).device
     with undisturbed(model), ExitStack() as stack:
         for path, layer in layers.items():
 
-            def score(layer, pattern, path=path):  # idx is the batch of the loop below
+            def add_scores(layer, pattern, path=path):
                 for kind in kinds:
-                    each = KINDS[kind](pattern.numpy(), idx.numpy())
-                    sums[kind][path] += each * len(idx) / (n * len(periods))
+                    scores = KINDS[kind](pattern.numpy(), idx.numpy())  # idx: of the loop below
+                    sums[kind][path] += scores * len(idx) / (n * len(periods))
 
-            stack.callback(layer.register_head_hook("pattern", score, last=True).remove)
+            stack.callback(layer.register_head_hook("pattern", add_scores, last=True).remove)
         for p in periods:
             for idx in repeated_tokens([p] * n, V, T, generator).split(at_once):
                 model(idx.to(device))
@@ -83,7 +85,7 @@ def head_scores(
 
 
 def _size(model, name):
-    """An attribute of the model's config, or of the model if it has no config."""
+    """An attribute of the model's config, or of the model if it has no config. Raises ValueError without one."""
     size = getattr(getattr(model, "config", model), name, None)
     if size is None:
         raise ValueError(f"{type(model).__name__} must have {name}, or a config with it")

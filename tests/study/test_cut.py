@@ -146,8 +146,8 @@ def test_a_factor_by_the_number_of_the_forward():
         (("blocks.0.atn", "logits"), KeyError, "did you mean blocks.0.attn"),
         (("tokens", "tokens"), KeyError, "no part that reads the stream 'tokens'; there are"),
         (("logits", "0.0"), KeyError, "no part that writes into the stream 'logits'; there are input, tokens"),
-        (("tokens", "blocks.0.mlp", "k"), ValueError, "part must be 'q', 'k' or 'v', of attention"),
-        (("tokens", "0.0", "z"), ValueError, "part must be"),
+        (("tokens", "blocks.0.mlp", "k"), ValueError, "input must be 'q', 'k' or 'v', of attention"),
+        (("tokens", "0.0", "z"), ValueError, "input must be"),
     ],
 )
 def test_what_cannot_be_cut(names, error, words):

@@ -32,13 +32,13 @@ class Copies:
             put_in = {"tokens": model.wte(idx), "positions": model.wpe(at)}
         else:
             put_in = {"tokens": model.wte(idx)}
-        self.writes = {study.Node(name): x + mg.zeros(*idx.shape, 16, dtype=mg.float64) for name, x in put_in.items()}
+        self.writes = {study.Part(name): x + mg.zeros(*idx.shape, 16, dtype=mg.float64) for name, x in put_in.items()}
         for i, block in enumerate(model.blocks):
             self.attend(f"blocks.{i}.attn", block)
-            self.writes[study.Node(f"blocks.{i}.mlp")] = block.mlp(
-                block.norm2(self.read(study.Node(f"blocks.{i}.mlp")))
+            self.writes[study.Part(f"blocks.{i}.mlp")] = block.mlp(
+                block.norm2(self.read(study.Part(f"blocks.{i}.mlp")))
             )
-        logits = model.unembed(model.norm(self.read(study.Node("logits"))))
+        logits = model.unembed(model.norm(self.read(study.Part("logits"))))
         self.loss = F.cross_entropy(logits.reshape(-1, V), targets.reshape(-1))
 
     def read(self, node, p=""):
@@ -50,7 +50,7 @@ class Copies:
         layer, written = block.attn, {}
         biases = [[None] * n if b is None else b.split(d) for b, (n, d) in zip(layer.biases(), layer.sizes)]
         for h in range(layer.num_heads):
-            node, head, j = study.Node(path, h), layer.head(h), layer.kv_of_head[h]
+            node, head, j = study.Part(path, h), layer.head(h), layer.kv_of_head[h]
             q, k, v = (
                 block.norm1(self.read(node, p)) @ W + (0 if b[n] is None else b[n])
                 for p, W, b, n in zip("qkv", (head.W_Q, head.W_K, head.W_V), biases, (h, j, j))
@@ -59,7 +59,7 @@ class Copies:
                 q, k = rotary(q), rotary(k)
             written[node] = F.attention_pattern(q @ k.mT, None, True, head.scale) @ v @ head.W_O
         if layer.out_proj.bias is not None:
-            written[study.Node(f"{path}.bias")] = layer.out_proj.bias + 0 * sum(written.values())
+            written[study.Part(f"{path}.bias")] = layer.out_proj.bias + 0 * sum(written.values())
         self.writes |= written
 
     def edges(self):
@@ -174,7 +174,7 @@ def test_names_and_errors():
     assert flow.edge("tokens", "logits")[""] == next(e for u, _, _, e in flow.into("logits") if u.path == "tokens")
     assert set(flow.edge(("blocks.0.attn", 1), ("blocks.1.attn", 0))) == {"q", "k", "v"}
     assert flow.edge(("blocks.1.attn", 1), ("blocks.0.attn", 0)) == {"q": 0, "k": 0, "v": 0}
-    assert all(u == study.Node("blocks.0.attn", 1) for u, *_ in flow.out_of("0.1"))
+    assert all(u == study.Part("blocks.0.attn", 1) for u, *_ in flow.out_of("0.1"))
     assert " 1.0 " in str(flow.into("1.0")) and "smaller ones" in str(flow)
     assert flow.edge("0.1", "1.0") == flow.edge((0, 1), ("blocks.1.attn", 0)) != flow.edge("0.2", "1.0")
     assert flow.edge("blocks.0.attn.1", "logits") == flow.edge(("blocks.0.attn", 1), "logits")
@@ -185,7 +185,7 @@ def test_names_and_errors():
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1].item())
     with pytest.raises(KeyError, match=r"there is no head '7.0'; the heads are 0.0 to 0.3, 1.0 to 1.3"):
         flow.out_of("7.0")
-    with pytest.raises(KeyError, match=r"there is no node 'blocks.1.mpl'; did you mean blocks.1.mlp"):
+    with pytest.raises(KeyError, match=r"there is no part 'blocks.1.mpl'; did you mean blocks.1.mlp"):
         flow.into("blocks.1.mpl")
     with pytest.raises(ValueError, match=r"ran (twice|2 times)"):
         study.flow(gpt(), tokens(), lambda model, x, y: model(x, y)[1] + model(x, y)[1])
@@ -290,6 +290,6 @@ def test_a_stopped_flow_has_what_was_cut(caplog):
 
 
 def test_a_long_way_to_go_is_said(caplog, monkeypatch):
-    monkeypatch.setattr(sys.modules["minigrad.study.flow"], "LONG", 0)  # study.flow is the function
+    monkeypatch.setattr(sys.modules["minigrad.study.flow"], "WARN_ABOVE", 0)  # study.flow is the function
     study.flow(gpt(), tokens(), method="cut", top=5)
     assert caplog.text.count("cutting 5 edges will take about 0 s; top=50 or between") == 1

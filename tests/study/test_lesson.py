@@ -93,7 +93,7 @@ def test_the_band_and_the_table():
     assert found.band() == pytest.approx(np.mean([D[i, i - 1] for i in range(2, 6)]) / np.abs(D[D != 0]).mean())
     lines = str(found).splitlines()
     assert lines[0] == "the lesson of a step for head 0.3"
-    assert [line.split()[0] for line in lines[1:]] == ["taught", "q", "k", "v", "mlp", "logits", "all"]
+    assert [line.split()[0] for line in lines[1:]] == ["through", "q", "k", "v", "mlp", "logits", "all"]
     assert lines[-1].split()[1] == f"{found.band():+.2f}"
     assert list(study.lesson(gpt(), tokens(), "1.0").by) == ["mlp", "logits"]
     assert found.head == "0.3" and study.lesson(gpt(), tokens(), ("blocks.0.attn", 3)).head == "0.3"

@@ -5,7 +5,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, study
-from minigrad.study.names import head_of, layer_names, node_of
+from minigrad.study.names import head_of, layer_names, part_of
 
 from .models import ATTN, EncoderDecoder, gpt, tokens, traced
 
@@ -29,11 +29,11 @@ def test_layers_are_numbered_where_their_paths_are():
 
 
 def test_what_can_be_read():
-    for name in "1.3", f"{ATTN}.3", (1, 3), ("1", 3), (ATTN, 3), study.Node(ATTN, 3):
-        assert head_of(name, HEADS) == (ATTN, 3) and str(node_of(name, HEADS)) == "1.3"
+    for name in "1.3", f"{ATTN}.3", (1, 3), ("1", 3), (ATTN, 3), study.Part(ATTN, 3):
+        assert head_of(name, HEADS) == (ATTN, 3) and str(part_of(name, HEADS)) == "1.3"
     for name in 1, "1", ATTN:
-        assert node_of(name, HEADS) == study.Node(ATTN)
-    assert str(node_of("blocks.1.mlp", HEADS)) == "blocks.1.mlp"
+        assert part_of(name, HEADS) == study.Part(ATTN)
+    assert str(part_of("blocks.1.mlp", HEADS)) == "blocks.1.mlp"
     for name in ATTN, "blocks.0.mlp", "logits", 1, "x.3":
         with pytest.raises(KeyError, match=f"there is no head '{name}'; the heads are 0.0 to 0.3, 1.0 to 1.3"):
             head_of(name, HEADS)
@@ -79,7 +79,7 @@ def test_one_head_of_a_trace():
         traced(gpt(), heads=["1.0", "1.2"])["1.3"]
     with pytest.raises(ValueError, match=r"none of the heads \['1.0'\] is in the layers \['blocks.0.attn'\]"):
         traced(gpt(), layers=[0], heads=["1.0"])
-    with pytest.raises(RuntimeError, match=r"blocks.0.attn has none of the heads that are traced"):
+    with pytest.raises(RuntimeError, match=r"blocks.0.attn has none of the traced heads"):
         traced(gpt(), heads=["1.0", "1.2"])[0]
 
 

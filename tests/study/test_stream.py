@@ -228,7 +228,7 @@ def test_an_embedding_of_positions_is_not_taken_for_that_of_tokens():
     model, batch = PositionsFirst().double(), tokens()
     cut = study.flow(model, batch, method="cut", top=8)
     assert {u.path for u, *_ in cut.all} >= {"input"}
-    with study.cut_gradient(model, "tokens", "logits"), pytest.raises(ValueError, match="not that of its tokens"):
+    with study.cut_gradient(model, "tokens", "logits"), pytest.raises(ValueError, match="does not embed its tokens"):
         model(*batch)
     with study.cut_gradient(model, "input", "layers.0.attn"):
         assert model(*batch)[1].item() == pytest.approx(cut.loss, rel=1e-14)

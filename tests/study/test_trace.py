@@ -105,7 +105,7 @@ def test_layers_that_lack_a_head():
     model.blocks[0].attn.load_from_heads(one, one, one, np.ones((4, 16)))
     trace = traced(model, heads=[2])
     assert list(trace) == [ATTN] and trace[1].heads == (2,)
-    with pytest.raises(RuntimeError, match=r"blocks.0.attn has none of the heads that are traced"):
+    with pytest.raises(RuntimeError, match=r"blocks.0.attn has none of the traced heads"):
         trace[0]
     with pytest.raises(ValueError, match=r"no head 4: this layer has 4"):
         traced(model, heads=[4])

@@ -178,6 +178,6 @@ const release = () => {  // unpins the query, and lets go of the cell that a cli
 };
 // True if queries and keys are at the same positions of the same text.
 const sameText = () => {
-  const { tokens, queries, keys, crossed } = layers[state.layer];
-  return queries === keys && !crossed && (!tokens || tokens[0] === tokens[1]);
+  const { tokens, queries, keys, isCross } = layers[state.layer];
+  return queries === keys && !isCross && (!tokens || tokens[0] === tokens[1]);
 };
