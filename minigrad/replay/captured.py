@@ -49,11 +49,10 @@ def capture(function: Callable[P, R]) -> "Captured[P, R]":
     backward passes and optimizers. It runs uncaptured where kernels cannot run (the numpy backend), under
     detect_anomaly(), and after 32 consecutive calls that did something new. The graph ends with the call.
 
-    An op of your own runs at each call, unless its class says `primitive = True`: see README.md in this folder.
+    An op of your own runs at each call, unless its class says `primitive = True`.
 
-    Raises CaptureError, naming the line, for what cannot be captured: a Tensor whose graph began before the call,
-    detect_anomaly() inside, and on a CPU float16. After an error or an interrupt, what came before it has been
-    computed."""
+    Raises CaptureError, which names the line, for what cannot be captured. README.md in this folder has the list ("What
+    a step may do"). After an error or an interrupt, what came before it has been computed."""
     if isinstance(function, Captured):
         return function
     if not callable(function):

@@ -1,4 +1,8 @@
-"""`make lines` counts code lines."""
+"""`make lines` counts code lines, and the figures of minigrad/README.md are up to date."""
+
+import re
+
+import pytest
 
 from . import lines
 
@@ -22,3 +26,35 @@ def test_code_is_what_is_no_comment_and_no_docstring():
     assert lines.code_lines("a.html", "<p>\n<!-- no\nno -->\n</p>\n") == 2
     assert lines.code_lines("a.sh", "#!/bin/sh\n  # no\necho '#'\n") == 1
     assert lines.code_lines("a.json", "[1]\n") == 0
+
+
+PACKAGES = (lines.ROOT / "minigrad" / "README.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| (`.*?`) \|.*\| ([\d,]+) \|$", PACKAGES, re.M)
+FILES = re.findall(r"`([\w./]+\.(?:py|cu))` \((\d+)\)", PACKAGES)
+
+
+def size(package):
+    """The code lines of a package: a folder or file of minigrad/."""
+    path = lines.ROOT / "minigrad" / package
+    files = path.rglob("*.*") if path.is_dir() else [path]
+    return sum(lines.code_lines(file.name, file.read_text(encoding="utf-8")) for file in files if is_text(file))
+
+
+def is_text(file):
+    return file.suffix in (".py", *lines.COMMENTS)
+
+
+@pytest.mark.parametrize("names, stated", ROWS)
+def test_the_table_of_packages_states_code_lines(names, stated):
+    counted = sum(size(name) for name in re.findall("`(.*?)`", names))
+    assert int(stated.replace(",", "")) == pytest.approx(counted, rel=0.1, abs=10)
+
+
+@pytest.mark.parametrize("name, stated", FILES)
+def test_the_order_of_reading_states_lines(name, stated):
+    counted = (lines.ROOT / "minigrad" / name).read_text(encoding="utf-8").count("\n")
+    assert int(stated) == pytest.approx(counted, rel=0.1, abs=5)
+
+
+def test_figures_were_found():
+    assert len(ROWS) > 15 and len(FILES) > 8
