@@ -4,10 +4,10 @@
 
 Two layers of two heads read C A B C A, and B should come next, as it did after the first A. The weights are set by
 hand, and HEADS says what each head does. The residual stream has one coordinate for each token, one for each position,
-and one for each token that stood `before`. The logits are read from the last kind.
+and one for each token that stood `before`. The logits are computed from the last kind.
 
-A part u of the model writes into the stream, and a reader v.p reads it: q, k or v of a head, or the logits. The edge
-u → v.p is the slope of the loss as a factor on what u sends to v.p, and to no other reader, grows:
+A part u of the model writes into the stream, and a reader v.p reads it: q, k or v of a head, or the logits. Multiply
+what u sends to v.p, and to no other reader, by a factor: the edge u → v.p is the derivative of the loss by this factor.
 
     by hand       Σ ⟨what u writes, the gradient at v.p's own copy of the stream⟩, by the formulas of one head in NumPy
     study.flow    the same for the model as a Module, from one backward
@@ -25,19 +25,18 @@ from minigrad import study
 
 NAMES, TOKENS, NEXT = "ABC", np.array([2, 0, 1, 2, 0]), 1
 V, T, C = len(NAMES), len(TOKENS), 12
-token, position, before, _ = np.split(
-    np.eye(C), [V, V + T, 2 * V + T]
-)  # (V, C), (T, C), (V, C); one coordinate is unused
+# (V, C), (T, C), (V, C); one coordinate is unused
+token, position, before, _ = np.split(np.eye(C), [V, V + T, 2 * V + T])
 LAYERS = "blocks.0.attn", "blocks.1.attn"
 PREVIOUS, MEAN, INDUCTION, OTHER = ((path, h) for path in LAYERS for h in (0, 1))
 HEADS = {  # W_Q (C, d_k), W_K (C, d_k), W_V (C, d_v), W_O (d_v, C); d_k = T in the first layer, all others are V
-    # looks at the position before, and writes the token that stands there
+    # attends to the previous position, and writes the token there
     PREVIOUS: (4 * position.T @ np.eye(T, k=-1), position.T, token.T, before),
-    # looks at all positions alike, and writes half of the mean of their tokens
+    # attends to all positions equally, and writes half of the mean of their tokens
     MEAN: (0 * position.T, position.T, token.T, token / 2),
-    # looks for positions whose token before is the current token, and writes their token
+    # attends to positions after a copy of the current token, and writes their token
     INDUCTION: (4 * token.T, before.T, token.T + before.T / 2, 2 * before),
-    # looks for positions whose token is the one before this position, and writes half of that token
+    # attends to copies of the previous token, and writes half of that token
     OTHER: (before.T, token.T, token.T, before / 2),
 }
 W_U = 2 * before.T  # (C, V)
@@ -99,7 +98,7 @@ def comes_later(v, u):
 
 
 def by_differences(edges, h=1e-5):
-    """Return the slope of the loss as the factors on all these edges, pairs of a part and a reader, grow together."""
+    """Return the derivative of the loss by a common factor on all these edges, pairs of a part and a reader."""
     up, down = (forward(dict.fromkeys(edges, 1 + by))[0] for by in (h, -h))
     return (up - down) / (2 * h)
 
@@ -138,18 +137,18 @@ def main(argv=None):
 
     edges = [(u, reader) for u in writes for reader in READERS if comes_later(reader[0], u)]
     hand = {(u, reader): (writes[u] * G[reader]).sum() for u, reader in edges}
-    found = {(u, (v, p)): flow.edge(u, v)[p] for u, (v, p) in edges}
+    by_flow = {(u, (v, p)): flow.edge(u, v)[p] for u, (v, p) in edges}
     slopes = {edge: by_differences([edge]) for edge in edges}
 
-    said = ", ".join(f"{name} {p:.3f}" for name, p in zip(NAMES, probabilities))
-    print(f"{' '.join(NAMES[t] for t in TOKENS)} and then {said}. The loss is -ln P({NAMES[NEXT]}) = {loss:.4f}")
+    next_token = ", ".join(f"{name} {p:.3f}" for name, p in zip(NAMES, probabilities))
+    print(f"{' '.join(NAMES[t] for t in TOKENS)} and then {next_token}. The loss is -ln P({NAMES[NEXT]}) = {loss:.4f}")
     for head in PREVIOUS, MEAN:
         own = [edge for edge in edges if edge[0] == head]
         print(f"\n    {'from ' + name_of(head):28}     by hand  study.flow differences")
         for edge in own:
             v, p = edge[1]
-            row(f"to {v}" if v == "logits" else f"to {name_of(v)}, {p}", hand[edge], found[edge], slopes[edge])
-        row("all together", sum(hand[e] for e in own), sum(found[e] for e in own), by_differences(own))
+            row(f"to {v}" if v == "logits" else f"to {name_of(v)}, {p}", hand[edge], by_flow[edge], slopes[edge])
+        row("all together", sum(hand[e] for e in own), sum(by_flow[e] for e in own), by_differences(own))
         row("⟨z, dz⟩", (values[head][-1] * dzs[head]).sum(), gates[head[0]][head[1]])
 
     q, k, _, P, _ = values[INDUCTION]
@@ -167,7 +166,7 @@ def main(argv=None):
     print(f"\n    {name_of(PREVIOUS) + ' reads':28}{keys}")
     row("dS of B", *dSs[PREVIOUS][2])
     row("dS of the last A", *dSs[PREVIOUS][-1])
-    worst = max(abs(x[edge] - hand[edge]) for x in (found, slopes) for edge in hand)
+    worst = max(abs(x[edge] - hand[edge]) for x in (by_flow, slopes) for edge in hand)
     print(f"\nlargest disagreement, of {len(hand)} edges: {worst:.0e}")
 
 

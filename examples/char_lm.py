@@ -1,4 +1,4 @@
-"""Train a small GPT on the characters of a text, and let it write.
+"""Train a small GPT on the characters of a text, and print a sample of what it writes.
 
     python examples/char_lm.py                       on little stories: half a minute
     python examples/char_lm.py --text book.txt       on a text of your own
@@ -30,7 +30,7 @@ def train(model, train_ids, steps, lr=4e-3, seed=1337, watch=None):
     batches = text.Batches(train_ids, T, B, mg.Generator(seed))
     optimizer = optim.AdamW(model.parameter_groups(weight_decay=0.1), lr=lr, betas=(0.9, 0.99))
 
-    @mg.capture  # the first call records its arithmetic, later calls run it in one piece
+    @mg.capture  # the first call captures the kernel launches, later calls replay them in one piece
     def train_step(x, y):
         _, loss = model(x, y)  # (B, T, V), ()
         optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""Induction heads appear in training: two layers of attention learn to continue a text as it went before.
+"""Train two layers of attention until they form induction heads, and show which gradients form them.
 
     python examples/induction_heads.py              about five seconds
     python examples/induction_heads.py --controls   also two trainings in which no induction can, or need, appear
@@ -12,9 +12,9 @@ precedes it, and a head in the second looks for positions preceded by the curren
 on, 16, shows whether the heads learned this or distances. (Expect 15 right predictions of 16 there. The last one must
 look at position 16, counted from 0; in training, with periods up to 15, an earlier position always served as well.)
 
-The script also shows why they appear. At first no part of the model uses a head that looks at the token before. Then
-the keys of the second layer begin to use it. study.flow splits the gradient of the head by the part that reads it, and
-by Q, K or V. The script prints this for the whole training, and says which part pulled most.
+The script also shows why they form. At first no part of the model uses a previous-token head. Then the keys of the
+second layer begin to use one. study.flow splits the gradient of that head by the part that reads it, and by Q, K or V.
+The script prints these edges for the whole training, and names the strongest.
 
 The controls: a single layer cannot do it; and with a single period, 12, the heads learn to look 11 tokens back.
 """
@@ -88,35 +88,33 @@ def report(title, model, seen):
 READERS = {"q": "Q", "k": "K", "v": "V", "": "the logits"}
 
 
-def pulls(flows, head):
-    """Return {input: the sum of a first-layer head's edges to it, at each step}. The inputs are Q, K and V of all heads
-    of the second layer, and the logits."""
+def edges_by_input(flows, head):
+    """Return {input: [the sum of a first-layer head's edges to it, at each step]}. The inputs are Q, K and V, over all
+    heads of the second layer, and the logits."""
     return {p: [sum(edge for *_, by, edge in flow.out_of(head) if by == p) for _, flow in flows] for p in READERS}
 
 
 def strongest(flows, head):
-    """Return (edge, number of the flow, input) of the strongest pull."""
-    return min((edge, i, p) for p, edges in pulls(flows, head).items() for i, edge in enumerate(edges))
+    """Return (edge, index of the flow, input) of the most negative sum."""
+    return min((edge, i, p) for p, edges in edges_by_input(flows, head).items() for i, edge in enumerate(edges))
 
 
-def why(flows, head):
-    """Return the pulls as a table, and in words when the strongest came, from which heads, and beside which others."""
+def explanation(flows, head):
+    """Return edges_by_input as a table, and in words the strongest: its step, its heads, and the other inputs then."""
     if not flows:
         return f"(nothing yet: the flow is computed every {EVERY} steps)"
-    steps, each = [step for step, _ in flows], pulls(flows, head)
+    steps, each = [step for step, _ in flows], edges_by_input(flows, head)
     lines = ["step  " + "".join(f"{'by ' + name if p else name:>12}" for p, name in READERS.items())]
     lines += [f"{step:4}  " + "".join(f"{each[p][i]:+12.4f}" for p in READERS) for i, step in enumerate(steps)]
     edge, i, p = strongest(flows, head)
     others = [f"{name} {each[o][i]:+.4f}" for o, name in READERS.items() if o != p]
     lines += [
         "",
-        f"The strongest pull came at step {steps[i]}, by {READERS[p]}: {edge:+.4f}. Beside it: {', '.join(others)}.",
+        f"The strongest was at step {steps[i]}, by {READERS[p]}: {edge:+.4f}. The others then: {', '.join(others)}.",
     ]
     if p:
         readers = [f"{v} {x:+.4f}" for _, v, by, x in flows[i][1].out_of(head) if by == p]
-        lines.append(
-            f"It is the {READERS[p]} of the second layer's heads that asks for this head: {', '.join(readers)}."
-        )
+        lines.append(f"It is the sum over these heads of the second layer: {', '.join(readers)}.")
     return "\n".join(lines)
 
 
@@ -137,18 +135,18 @@ def main(argv=None):
             table = study.head_scores(model, list(scores), [UNSEEN])
             steps.append(step)
             flows.append((step, study.flow(model, *batches(9))))
-            for kind, found in scores.items():
-                found.append(table.best(kind)[2])
-            said = ", ".join(f"{kind} {found[-1]:.2f}" for kind, found in scores.items())
-            print(f"step {step}: loss {loss:.3f}, {said}", flush=True)
+            for kind, values in scores.items():
+                values.append(table.best(kind)[2])
+            latest = ", ".join(f"{kind} {values[-1]:.2f}" for kind, values in scores.items())
+            print(f"step {step}: loss {loss:.3f}, {latest}", flush=True)
 
     train(model, args.seed, steps=args.steps, watch=watch)
     emerged = [step for step, score in zip(steps, scores["induction"]) if score > 0.5]
     print(f"\nInduction {f'was there at step {emerged[0]}' if emerged else 'has not appeared'}. On period {UNSEEN}:\n")
     print(study.head_scores(model, periods=[UNSEEN]).sorted("induction"))
     head = study.head_scores(model, ["previous"], [UNSEEN]).best("previous")[:2]
-    print(f"\nWhat pulled at head 0.{head[1]}, which looks at the token before. Where a number is negative,")
-    print(f"more of what the head sends to the second layer's Q, K or V lowers the loss:\n\n{why(flows, head)}")
+    print(f"\nThe edges of head 0.{head[1]}, the previous-token head. If a number is negative, more of what the head")
+    print(f"sends to the second layer's Q, K or V lowers the loss:\n\n{explanation(flows, head)}")
     importance = study.HeadTable({m: study.head_importance(model, batches(9), m) for m in study.METHODS})
     print(f"\nHow much the loss on period 9 rises without a head, in nats:\n\n{importance.sorted('ablate')}\n")
     report("two layers", model, 9)

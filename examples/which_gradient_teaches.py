@@ -4,21 +4,22 @@
     python examples/which_gradient_teaches.py --seeds 10         ten: longer than twenty
     python examples/which_gradient_teaches.py --out teaches.png  also draws the curves: a panel for each training
 
-The model and the task are those of induction_heads.py. There a head of the first layer comes to look at the token
-before, and study.flow says that the gradient which asks for this comes through the keys of the second layer. But an
-edge of the gradient may be large and teach nothing. So here study.cut_gradient takes single paths out of the backward
-pass, from the first layer into the second layer's Q, K or V. All values stay as they are, and the model trains.
+The model and the task are those of induction_heads.py. There a head of the first layer learns to attend to the
+previous token, and study.flow shows that its gradient comes through the keys of the second layer. But a large edge need
+not be a cause. So this script trains with study.cut_gradient, which stops the gradient that goes from the second
+layer's Q, K or V to the first layer. The forward pass stays as it is.
 
-There are four controls. A random vector, as long as the gradient that comes through K, is taken away instead. The first
-layer's W_K stays as it was drawn. The cut is made in a part of the training only. And a head is given to the model: its
-pattern is held on the token before (as Singh et al. 2024, arXiv 2404.07129, hold parts of a circuit to find which part
-waits for which).
+There are four controls. A random vector of the same length as the gradient through K is subtracted from it. The first
+layer's W_K is frozen. The cut lasts for a part of the training only. And the model is given a previous-token head: the
+pattern of one head is held on the previous token (as Singh et al. 2024, arXiv 2404.07129, hold parts of a circuit to
+find which part waits for which).
 
-With K's gradient cut, no head forms that looks at the token before. With Q's or V's cut, or with as much taken away at
-random, one does: the head is taught through the keys of its readers. In the end most predictions are right all the
-same: with K's gradient cut, the first layer tells a token where it stood before, and the second layer finds that
-position by Q. With both cut, neither way forms. We found no earlier work that cuts gradients in training to explain a
-head. The nearest, Gradient Routing (arXiv 2410.04332), cuts them to decide where a model learns.
+With K's gradient cut, no previous-token head forms. With Q's or V's gradient cut, or with a random vector subtracted,
+one forms. So the head learns from the gradient through the keys of its readers. Most predictions are right at the end
+in all cases: with K's gradient cut, the first layer writes to each token the position of its earlier copy, and the
+second layer finds this position by Q. With both cut, no such circuit forms. We found no earlier work that cuts
+gradients in training to explain a head. The nearest, Gradient Routing (arXiv 2410.04332), cuts them to decide where a
+model learns.
 """
 
 import argparse
@@ -33,29 +34,29 @@ from minigrad import study
 
 FIRST, SECOND = "blocks.0.attn", "blocks.1.attn"
 STEPS, EVERY = 1600, 100
-FORMED = 0.3  # the score from which we say that a head looks at the token before
+FORMED = 0.3  # a previous-token head is a head whose score is larger
 
 
 def disturb(model):
-    """Take a random vector, as long as the gradient, away from the gradient through K at each position."""
+    """At each position, subtract a random vector from the gradient through K that is as long as that gradient."""
     written = {}
 
-    def disturbed(dy):
+    def add_noise(dy):
         noise = mg.randn(*dy.shape)
         return dy - noise * (dy.norm(dim=-1, keepdim=True) / noise.norm(dim=-1, keepdim=True))
 
     def read(layer, x):
         own = written["y"] * 1.0  # the same values, with a gradient of their own
         if own.requires_grad:
-            own.register_hook(disturbed)
+            own.register_hook(add_noise)
         return x - written["y"] + own
 
     model.blocks[0].attn.register_head_hook("y", lambda layer, y: written.update(y=y))
     model.blocks[1].attn.register_head_hook("x_k", read)
 
 
-def give(model):
-    """Hold the pattern of the first layer's head 0 on the token before."""
+def give_head(model):
+    """Hold the pattern of the first layer's head 0 on the previous token."""
     before = np.eye(task.T, k=-1, dtype=np.float32)
     before[0, 0] = 1
 
@@ -67,10 +68,10 @@ def give(model):
 
 
 class Training:
-    """A way to train.
+    """The options of one training.
 
-    cut: the inputs of the second layer whose gradient does not reach the first layer. begin, end: the steps between
-    which it is cut. frozen: keep the first layer's W_K as it is. prepare: a function that is called with the model."""
+    cut: the inputs of the second layer whose gradient is cut, such as "kq". begin, end: the steps between which it is
+    cut. frozen: freeze the first layer's W_K. prepare: a function that is called with the new model."""
 
     def __init__(self, cut="", begin=0, end=math.inf, frozen=False, prepare=None):
         self.cut, self.begin, self.end, self.frozen, self.prepare = cut, begin, end, frozen, prepare
@@ -92,9 +93,9 @@ class Training:
                 scores.append(previous(model))
 
         with ExitStack() as cuts:
-            for part in self.cut:
+            for p in self.cut:
                 factor = lambda step: float(not self.begin <= step < self.end)  # noqa: E731
-                cuts.enter_context(study.cut_gradient(model, FIRST, SECOND, part, factor))
+                cuts.enter_context(study.cut_gradient(model, FIRST, SECOND, p, factor))
             task.train(model, seed, steps=steps, watch=watch)
         return model, scores
 
@@ -110,7 +111,7 @@ TRAININGS = {
     "K; W_K frozen": Training("k", frozen=True),
     "K, until step 400": Training("k", end=400),
     "K, from step 200 on": Training("k", begin=200),
-    "K; the head is given": Training("k", prepare=give),
+    "K; the head is given": Training("k", prepare=give_head),
 }
 
 
@@ -124,7 +125,8 @@ def spread(numbers):
 
 
 def draw(panels, path):
-    """Draw {title: (steps, runs)}: a thin line for each run, a thick one for their mean. Grey: the first panel's."""
+    """Draw {title: (steps, scores)}, a panel each: a thin line for each seed, a thick one for their mean, and in grey
+    the mean of the first panel."""
     from matplotlib.figure import Figure  # optional
 
     figure = Figure(figsize=(8.8, 5.8), dpi=120, layout="constrained")
@@ -139,7 +141,7 @@ def draw(panels, path):
     for axes in plots[len(panels) :]:
         axes.set_visible(False)
     figure.supxlabel("step", fontsize=10)
-    figure.supylabel("how much a head looks at the token before", fontsize=10)
+    figure.supylabel("previous-token score", fontsize=10)
     figure.savefig(path)
 
 
@@ -151,17 +153,15 @@ def main(argv=None):
     args = parser.parse_args(argv)
 
     series = {}
-    print(f"{'gradient cut':22}{'a head looks at':>18}{'':>12}{'right on':>20}")
-    print(
-        f"{'into the second layer':22}{'the token before':>18}{'formed':>12}{f'period {task.UNSEEN}':>20}", flush=True
-    )
+    print(f"{'gradient cut':22}{'previous-token':>18}{'':>12}{'right on':>20}")
+    print(f"{'into the second layer':22}{'score':>18}{'formed':>12}{f'period {task.UNSEEN}':>20}", flush=True)
     for name, training in TRAININGS.items():
-        found = [training.run(seed, args.steps) for seed in range(args.seeds)]
-        models = [model for model, _ in found]
+        trained = [training.run(seed, args.steps) for seed in range(args.seeds)]
+        models = [model for model, _ in trained]
         right, ends = [task.accuracy(model, task.UNSEEN) for model in models], [previous(model) for model in models]
         formed = f"{sum(end > FORMED for end in ends)} of {len(ends)}"
         print(f"{name:22}{spread(ends):>18}{formed:>12}{spread(right):>20}", flush=True)
-        series[name] = np.array([scores for _, scores in found])
+        series[name] = np.array([scores for _, scores in trained])
     if args.out:
         steps = np.arange(EVERY, args.steps + 1, EVERY)
         panels = {f"cut: {name}": (steps, runs) for name, runs in series.items() if "is given" not in name}

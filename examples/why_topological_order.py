@@ -2,9 +2,9 @@
 
     python examples/why_topological_order.py [--out order.svg]
 
-b is used twice, by c and by d. So its gradient is a sum of two parts, and b must not pass it on before both have
-arrived. With fewer than three ops nothing can go wrong: of two ops, the one that made the result comes first, so there
-is only one order. And a leaf cannot be too early, since it has nothing to pass on.
+b is used twice, by c and by d. So its gradient is a sum of two contributions, and the backward of b must not run before
+both have arrived. With fewer than three ops there is only one order: the op that made the result runs first. A leaf
+cannot run too early, since it has no backward.
 """
 
 import argparse
@@ -27,15 +27,17 @@ def first_come(waiting):
     return waiting[0]
 
 
-def newest_first(waiting):  # an op is newer than the ops whose outputs it uses, and so comes before them
+def newest_first(waiting):
+    """Return the newest op. An op is newer than the ops whose outputs it uses, so this order is topological."""
     return max(waiting, key=lambda op: op.serial)
 
 
 @mg.no_grad()
 def walk(root, choose):
-    """Walk backward from root. Of the ops that a gradient has reached, choose() picks the next; each runs once.
+    """Walk backward from root. choose() picks the next of the ops that a gradient has reached; each runs once.
 
-    Return {op or leaf: its final gradient} and the steps [(op, the gradient it had then, [(receiver, part), …])]."""
+    Return {op or leaf: its final gradient} and the steps [(op, its gradient at that step, [(receiver, contribution),
+    …])]."""
     gradients, waiting, steps, ran = {root.op: mg.ones_like(root)}, [root.op], [], set()
     while waiting:
         op = choose(waiting)
@@ -54,8 +56,8 @@ def walk(root, choose):
     return gradients, steps
 
 
-def tell(title, gradients, steps, names):
-    """Print a walk, and mark where a gradient was passed on before all of it had arrived."""
+def print_walk(title, gradients, steps, names):
+    """Print a walk, and mark each op that ran before its whole gradient had arrived."""
     print(f"\n{title}")
     ran = set()
     for number, (op, dy, parts) in enumerate(steps, 1):
@@ -66,7 +68,7 @@ def tell(title, gradients, steps, names):
 
 
 def draw(walks, names):
-    """Draw the walks side by side. Each op shows its turn."""
+    """Draw the walks side by side. Each op shows the number of its step."""
     import graphviz  # optional
 
     text = {"fontname": "Helvetica,Arial,sans-serif", "fontsize": "11"}
@@ -104,7 +106,7 @@ def main(argv=None):
     wrong, right = (*walk(d, first_come), RED), (*walk(d, newest_first), GREEN)
     walks = {"first come, first served (wrong)": wrong, "newest first (right)": right}
     for title, (gradients, steps, _) in walks.items():
-        tell(title, gradients, steps, names)
+        print_walk(title, gradients, steps, names)
 
     d.backward()
     difference = (f(a + 1e-3)[-1] - f(a - 1e-3)[-1]).item() / 2e-3

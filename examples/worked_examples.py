@@ -5,7 +5,7 @@
 1. "Cat sleeps": two tokens and two heads. Each head reads two of the four columns unchanged (Q = K = V).
 2. Three tokens and two heads, each with its own W_Q, W_K and W_V.
 
-The numbers are computed step by step from the matrices, and compared with all three forms of nn.MultiheadAttention.
+The numbers are computed step by step from the matrices, and compared with nn.MultiheadAttention, for each impl.
 """
 
 import argparse
@@ -22,8 +22,8 @@ def show(name, x):
 def heads(x, W_Q, W_K, W_V):
     """Return for each head a dict of its steps, from Q to its output, for x of shape (T, d)."""
     steps = []
-    for W_q, W_k, W_v in zip(W_Q, W_K, W_V):
-        q, k, v = x @ W_q, x @ W_k, x @ W_v  # (T, d_k), (T, d_k), (T, d_v)
+    for h in range(len(W_Q)):
+        q, k, v = x @ W_Q[h], x @ W_K[h], x @ W_V[h]  # (T, d_k), (T, d_k), (T, d_v)
         scores = q @ k.T / q.shape[1] ** 0.5  # (T, T)
         pattern = scores.softmax(-1)  # (T, T), rows that sum to 1
         steps.append({"Q": q, "K": k, "V": v, "QKᵀ/√d_k": scores, "pattern": pattern, "head = PV": pattern @ v})

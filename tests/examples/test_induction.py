@@ -115,11 +115,11 @@ def test_it_is_k_that_asks_for_the_previous_token_head(example, seed):
 
     example.train(model, seed, steps=300, watch=watch)
     head = best(model, "previous", example.UNSEEN)[:2]
-    each = example.pulls(flows, head)
+    each = example.edges_by_input(flows, head)
     step, by_k = min(zip((step for step, _ in flows), each["k"]), key=lambda pull: pull[1])
     assert head[0] == "blocks.0.attn" and 150 <= step <= 250
     assert by_k < -0.1 and min(min(edges) for p, edges in each.items() if p != "k") > by_k / 3
-    assert f"The strongest pull came at step {step}, by K: {by_k:+.4f}." in example.why(flows, head)
+    assert f"The strongest was at step {step}, by K: {by_k:+.4f}." in example.explanation(flows, head)
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_controls_change_what_they_say(teaches, example):
         n for n in names if n.startswith("blocks.0")
     }
     given = example.new_model(0)
-    teaches.give(given)
+    teaches.give_head(given)
     assert teaches.previous(given) == 1 and teaches.previous(example.new_model(0)) < 0.2
 
 
