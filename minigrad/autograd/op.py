@@ -254,7 +254,7 @@ class Op:
         return [entry[0] for entry in entries if type(entry) is tuple]
 
     def release(self) -> None:
-        """Free what was saved, after its last use."""
+        """Free the saved tensors, after their last use."""
         self.spent = True  # first: a walk of another thread that then finds nothing saved reads why
         self._saved_inputs = self._saved_output = self._saved = None
 

@@ -11,7 +11,7 @@ from .cases import Case
 class Declaration:
     """An op or a composite, as the gradient check knows it.
 
-    source: its class or function. call: what is called with the inputs of a case."""
+    source: its class or function. call: a function that takes the inputs of a case."""
 
     def __init__(self, name: str, source: Any, call: Callable[..., Any], cases: list[Case]):
         self.name, self.source, self.call, self.cases = name, source, call, cases

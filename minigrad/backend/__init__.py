@@ -32,7 +32,7 @@ def once(make):
 
 
 def get(name):
-    """The backend of a device, 'cpu' or 'cuda'. Raises DeviceError, which says what is missing."""
+    """Return the backend of a device, 'cpu' or 'cuda'. Raises DeviceError, which names the missing program."""
     if name == "cpu":
         return cpu()
     if name == "cuda":

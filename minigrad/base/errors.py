@@ -13,7 +13,7 @@ class TextError(ValueError):
 
 
 class DeviceError(RuntimeError):
-    """The requested device is not available; the message says what is missing."""
+    """The requested device is not available; the message names the missing program or device."""
 
 
 class CommandError(Exception):

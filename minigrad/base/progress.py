@@ -1,4 +1,4 @@
-"""One line on a terminal that says what is being done, and how far it is."""
+"""A progress line on a terminal, with the name of the task."""
 
 import contextlib
 import sys

@@ -76,8 +76,8 @@ def gradients(backend, dtype):
 
 
 def self_test(tested):
-    """Return what is wrong with a backend, in words, or '' if nothing is. Raises CompilerError if its kernels do not
-    compile."""
+    """Return a sentence that names the fault of a backend, or '' if it works. Raises CompilerError if its kernels do
+    not compile."""
     try:
         found = gradients(tested, np.float32)
     except CompilerError:

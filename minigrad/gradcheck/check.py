@@ -113,7 +113,7 @@ def _compare(comparison, mode, directions):
 
 
 def _left_out(comparison):
-    """{what is not compared: why}"""
+    """{name of a comparison that is left out: the reason}"""
     found, y = {}, comparison.y
     if not comparison.subject.size or not y.size:
         what = "output" if comparison.subject.size else "input"

@@ -50,8 +50,8 @@ class Steps(NamedTuple):
 class Comparison:
     """A Subject's backward against differences of its forward, at its point. `findings` collects the results.
 
-    The noise of the differences is estimated from all intermediate values v, each of which rounding changes by about
-    eps |v|, and from their gradients dv (Iri 1984):
+    The noise of the differences is estimated from all intermediate values v and their gradients dv (Iri 1984). Rounding
+    changes each v by about eps |v|, so the noise is:
 
         noise = 4 √Σ (eps |v| |dv|)²        terms = √Σ (|v| |dv|)²
 

@@ -24,8 +24,8 @@ DIRECTION_PAIRS = 6  # has_kink tries so many: along three, one of several equal
 
 
 def excuse_kinks(comparison):
-    """Replace each FAIL by the `kink_verdict` if three things hold: an op inside is at a kink at this point, no op is
-    wrong by itself, and the gradient at a point close by is right."""
+    """Replace each FAIL by the `kink_verdict` if three conditions hold. An op inside is at a kink at this point. No op
+    is wrong by itself. The gradient at a point close by is right."""
     subject, rng = comparison.subject, comparison.rng
     failed = [f for f in comparison.findings if f.verdict == FAIL and (f.analytic is None or np.isfinite(f.analytic))]
     if not failed or not is_at_kink(subject, rng) or find_culprit(subject) or not has_kink(subject):
@@ -53,9 +53,10 @@ def lies_between_nearby_gradients(subject, rng):
 
 
 def has_kink(subject, pairs=DIRECTION_PAIRS):
-    """True if the function, or an op inside by itself, has a kink along random directions: the one-sided slopes along
-    one differ, or the slopes along two do not add up to the slope along their sum. (The median of three equal numbers
-    has only the latter.)"""
+    """True if the function, or an op inside by itself, has a kink along random directions.
+
+    At a kink the two one-sided slopes along a direction differ, or the slopes along two directions do not add up to the
+    slope along their sum. (The median of three equal numbers shows only the second.)"""
     rng = np.random.default_rng(0)
     parts = subject, *(alone for _, alone in ops_alone(subject))
     return any(_has_kink_along_random_directions(Comparison(part, rng)) for part in parts for _ in range(pairs))
@@ -138,10 +139,10 @@ def at_nearby_point(subject, rng, by, signs=(-1, 1)):
 
 
 def piece_signature(subject, arrays=None):
-    """A list that is the same for all points on one piece of a piecewise smooth function: the answers of ops without a
-    gradient (argmax, floor, >), and where an op hands an input through unchanged (relu, maximum, amax).
+    """Return a list that identifies the piece of a piecewise smooth function on which a point lies.
 
-    It is for the Subject's own point, or for `arrays`."""
+    It holds the results of ops without a gradient (argmax, floor, >), and the places where an op returns an input
+    unchanged (relu, maximum, amax). The point is the Subject's own, or `arrays`."""
     signature = []
 
     def sign(op, inputs, outputs):

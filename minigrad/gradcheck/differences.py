@@ -261,9 +261,10 @@ def survey_steps(step, highest, lowest):
 def survey(path, noise, steps, least_jump=LEAST_JUMP):
     """Return (the Derivative from all of `steps`, bool (K,): the component is on a plateau).
 
-    Of several plateaus the one at the smallest steps counts, since a derivative is a limit; without one, the tightest
-    estimate. Where the function does not change at the smallest steps, rounding has flattened it, or it has stairs of
-    its own that are higher than least_jump: then 0 is the slope, and a plateau."""
+    If there are several plateaus, the one at the smallest steps is taken, since a derivative is a limit; if there is
+    none, the estimate with the smallest error bar. If the function is constant at the smallest steps, either rounding
+    has flattened it, or it is a stair function with steps above least_jump. In the second case the slope is 0, and a
+    plateau."""
     tableau, estimates = Tableau(noise, RATIO), []
     for h in steps:
         up, down = path(h), path(-h)

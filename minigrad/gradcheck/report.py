@@ -98,21 +98,21 @@ class GradcheckReport:
 
     @property
     def verdict(self) -> str:
-        """The worst one; INCONCLUSIVE if nothing was compared, such as when no probe applies."""
+        """The worst verdict of the findings; INCONCLUSIVE if there are none."""
         return max((f.verdict for f in self.findings), key=SEVERITY.index, default=INCONCLUSIVE)
 
     @property
     def worst(self) -> Finding | None:
-        """The worst finding: by verdict, differences before probes, then by how far it exceeds what is allowed."""
+        """The worst finding: by verdict, then differences before probes, then by the excess of its error."""
         return max(self.findings, key=_gravity, default=None)
 
     @property
     def error(self) -> float:
-        """The largest |analytic - numeric|, divided by what was allowed: above 1 fails."""
+        """The largest |analytic - numeric| / allowed. Above 1 the check fails."""
         return max((f.excess for f in self.findings if f.analytic is not None), default=0.0)
 
     def table(self) -> str:
-        """A line for each finding, the worst first, and what did not apply."""
+        """Return a line for each finding, the worst first, and the checks that did not apply."""
         rows = [("check", "where", "verdict", "analytic", "numeric", "± bar", "error/allowed", "")]
         for f in sorted(self.findings, key=_gravity, reverse=True):
             numbers = [number(f.analytic), number(f.numeric), number(f.bar, ".1e")]
@@ -127,7 +127,7 @@ class GradcheckReport:
         return f"{self.summary()}\n{self.table()}"
 
     def summary(self) -> str:
-        """One line: verdict, what was checked and how, what it cost, the seed."""
+        """Return one line: the verdict, the function and mode, the cost, and the seed."""
         order = {1: "", 2: ", second order"}.get(self.order, f", order {self.order}")
         cost = f"{len(self.findings)} checks, {self.evaluations} evaluations, {self.seconds:.2f} s"
         return f"{self.verdict} {self.label}{order} ({self.mode}): {cost}, seed {self.seed}"

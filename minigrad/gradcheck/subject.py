@@ -67,11 +67,13 @@ class Subject:
         return Forward(tensors, self.call(tensors))
 
     def spread(self, dys, arrays=None, eps=None, ties=True):
-        """Return the rounding that no backward avoids, as [outputs as one vector, gradient of each leaf].
+        """Return the rounding errors that every backward has, as [of the outputs as one vector, of each leaf's
+        gradient].
 
-        It is how much they differ between points where every input, parameter and cotangent is off by a relative eps
-        (default: what float64 rounds); infinite where one of them is NaN. ties: equal numbers stay equal. The points
-        lie on one side, and the point itself is none of them: what is wrong at x = 1 alone is not noise."""
+        The function runs at points whose inputs, parameters and cotangents differ from the given ones by a relative eps
+        (default: float64's rounding); the result is the spread of its outputs and gradients, infinite where one is NaN.
+        ties: equal numbers stay equal. All points lie on one side of the given point and exclude it, so that an error
+        at exactly x = 1 is not taken for noise."""
         rng, eps = np.random.default_rng(0), eps or PRECISION[FLOAT64]
         arrays = self.arrays if arrays is None else arrays
 

@@ -25,7 +25,7 @@ MEANING = {
 
 @dataclass
 class Pairs(Arrays):
-    """Analytic numbers, their differences, and what is known about each pair. All arrays have one shape."""
+    """Pairs of an analytic number and a finite difference, and facts about each pair. All arrays have one shape."""
 
     analytic: np.ndarray
     numeric: Derivative
@@ -40,7 +40,7 @@ class Pairs(Arrays):
 
     @property
     def excess(self):
-        """|analytic - numeric| / allowed; infinite where one of the two is no number."""
+        """|analytic - numeric| / allowed; infinite where one of the two is not finite."""
         difference = self.difference
         excess = np.where(difference == 0, 0.0, difference / self.allowed)
         unknown = (self.numeric.is_jump & ~self.lies_between_slopes) | ~self.is_finite
@@ -59,7 +59,7 @@ class Pairs(Arrays):
         return (np.minimum(left, right) - margin <= self.analytic) & (self.analytic <= np.maximum(left, right) + margin)
 
     def numeric_verdicts(self):
-        """The verdict on each pair, as an index into SEVERITY: that of the first rule that holds, or else FAIL."""
+        """Return the verdict on each pair, as an index into SEVERITY. The first rule that holds decides, else FAIL."""
         jumps, between = self.numeric.is_jump, self.lies_between_slopes
         agrees = self.difference <= self.allowed
         rules = (

@@ -130,7 +130,7 @@ def _check_weight(name, weight, V):
 
 @composite(case((4, 5), Fixed([2, -100, 0, 4])), case((2, 3, 4), integers((2, 4), 3), positive((3,)), reduction="none"))
 def nll_loss(input: T, target: T, weight: T | None = None, *, ignore_index: int = -100, reduction: str = "mean") -> T:
-    """Return -input[target], the loss of log-probabilities such as those of log_softmax, for class indices.
+    """Return -input[target], the loss of log-probabilities (see log_softmax) for class indices.
 
     Shapes, reductions, ignore_index and errors are those of cross_entropy. weight (V,): factors of the classes; 'mean'
     divides by the sum of the factors of the targets."""

@@ -185,7 +185,7 @@ def t(input: T) -> T:
 
 
 class Expand(Op):
-    """y = x broadcast to `shape`;   dx = dy summed over what was repeated"""
+    """y = x broadcast to `shape`;   dx = dy summed over the axes that were repeated"""
 
     cases = [case((3, 1), shape=(2, 3, 4)), case((), shape=(2,)), case((1, 4), shape=(0, 4))]
     broadcasts = True

@@ -379,7 +379,8 @@ def argsort(input: T, dim: int = -1, descending: bool = False, stable: bool = Tr
 
 @composite(case((3, 4)), case(apart((3, 4)), dim=0, descending=True))
 def sort(input: T, dim: int = -1, descending: bool = False, stable: bool = True) -> ValuesIndices[T]:
-    """Return the pair (values, indices) in order along dim. Of x's shape; of x's dtype, and int64. NaN is the largest.
+    """Return the pair (values, indices), sorted along dim. Both have x's shape; the indices are int64. NaN is the
+    largest.
 
     Ties keep their order, whatever `stable` says. Gradients go to the elements that the values come from."""
     indices = argsort(input, dim, descending)
@@ -388,11 +389,11 @@ def sort(input: T, dim: int = -1, descending: bool = False, stable: bool = True)
 
 @composite(case((3, 5), k=2), case((3, 5), k=3, dim=0, largest=False))
 def topk(input: T, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> ValuesIndices[T]:
-    """Return the pair (values, indices) of the k largest (or smallest) along dim, of size k there. Of x's dtype, and
+    """Return the pair (values, indices) of the k largest (or smallest) along dim, of size k there. The indices are
     int64.
 
-    In order, ties in their order, whatever `sorted` says. NaN is the largest. Raises ValueError if there are not k
-    elements."""
+    The result is sorted, and ties keep their order, whatever `sorted` says. NaN is the largest. Raises ValueError if
+    there are not k elements."""
     dim = one_dim("topk", input, dim)
     n = input.shape[dim] if input.ndim else 1
     if not 0 <= k <= n:

@@ -24,8 +24,8 @@ def warmup_cosine(step: int, *, lr: float, min_lr: float, warmup: int, total: in
 
 
 def warmup_linear(step: int, *, lr: float, min_lr: float, warmup: int, total: int, fall: float = 1.0) -> float:
-    """Return the rate of a step: a line up to lr over `warmup` steps, then lr, then over the last `fall` (a share) of
-    all steps a line down to min_lr at `total`, and min_lr from there on."""
+    """Return the learning rate of a step. It rises linearly to lr over `warmup` steps, stays at lr, and falls linearly
+    to min_lr over the last `fall` (a share) of the `total` steps. From `total` on it is min_lr."""
     if step < warmup:
         return lr * (step + 1) / (warmup + 1)
     if step >= total:

@@ -34,7 +34,8 @@ class AddressSpace:
     """Addresses without memory. A NumPy array there is read-only, and reads as NaN (-1 for integers), since it has no
     values yet: one file of such bytes is mapped again and again. (On a GPU, nothing can read there.)
 
-    protection: mmap's. With 0, a read ends the process, so that a test finds reads of what was never computed."""
+    protection: mmap's. With 0, a read ends the process, so that a test finds reads of values that were never
+    computed."""
 
     protection = mmap.PROT_READ
 

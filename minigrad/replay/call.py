@@ -296,10 +296,10 @@ class CapturedCall:
     def _walk_in_python(self, roots, cotangents, targets, retain, create_graph, inspect):
         """Walk in Python, so that hooks and ops of the user's run, and all other ops are captured one by one.
 
-        The walk goes through captured nodes and ops, but hooks and the user's code must find there what an uncaptured
-        walk would show: the .grad and the hooks of the leaves outside, and which ops an earlier walk of this call has
-        gone through. The captured objects have these for the time of the walk. A walk within another, as in the
-        backward of a formula, finds them there already."""
+        The walk goes through captured nodes and ops. Hooks and the user's code must see there the state of an
+        uncaptured walk: the .grad and hooks of the leaves outside, and the ops that an earlier walk of this call has
+        freed. The captured objects get this state for the time of the walk. A walk within another, as in the backward
+        of a formula, finds it there already."""
         ops = set(reachable(roots, 0))
         outside_for, on_loan = self.bindings.outside_for, self.leaves_on_loan
         leaves = [x for x in outside_for if type(x) is Node and x.op is None and x not in on_loan]

@@ -41,7 +41,7 @@ class Execution:
         self.position = e
 
     def run_pending(self):
-        """Replay what is pending, in the middle of a call."""
+        """Replay the pending entries, in the middle of a call."""
         if any(e.launches for e in self.pending):
             wanted = self._allocations(still_referenced(self.created))
             for e in self.pending:
@@ -57,7 +57,7 @@ class Execution:
         self.program, self.survivors = self._program(self._allocations(survivors)), survivors
 
     def finish(self):
-        """End the call: replay what is pending, and give the Tensors that are still referenced memory of their own.
+        """End the call: replay the pending entries, and give the Tensors that are still referenced their own memory.
 
         After an interrupt, call this again: it continues where it stopped."""
         if self.program is not None:
@@ -83,7 +83,7 @@ class Execution:
             x.storage = bindings.outside_for[x.storage]
 
     def abandon(self):
-        """Drop the gradients that would never get values, when what is pending cannot run, for lack of memory say."""
+        """If the pending entries cannot run, for lack of memory say, drop the gradients that would never get values."""
         for leaf in [outside for outside in self.bindings.captured_for if type(outside) is Node]:
             if leaf.grad is not None and self.bindings.place_of(leaf.grad) is not None:
                 leaf.grad = None

@@ -13,7 +13,7 @@ _new = object.__new__
 
 
 class TensorParts(NamedTuple):
-    """The parts of a captured Tensor. Of a bare array, node and storage are None."""
+    """The parts of a captured Tensor. node and storage are None for a bare array."""
 
     array: Any
     node: Any

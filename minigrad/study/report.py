@@ -108,7 +108,7 @@ def page(
     meanings: {name of a statistic: its meaning}, besides those of STATS.
     matters: name of a statistic. The page opens on the head with the largest absolute value of it (None: gate_grad, if
         there is one).
-    of: the words for what is differentiated, such as "the loss".
+    of: the name of the differentiated quantity, such as "the loss".
     losses: (B, T), the loss of the prediction at each position, or None.
     limit: the most bytes that the file may have.
     Raises ValueError for arrays that do not fit together, and for a page over the limit."""

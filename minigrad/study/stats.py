@@ -143,7 +143,7 @@ class Stat:
         return f"{self.formula} ({self.unit}): {self.meaning}"
 
     def of(self, trace: TraceData, tokens: Array | None = None) -> Array:
-        """Return (n,) for the n heads of a LayerTrace; nan if it lacks what is needed. tokens: (B, T) ints."""
+        """Return (n,) for the n heads of a LayerTrace; nan if a need is not met. tokens: (B, T) ints."""
         B, n, T, S = trace.pattern.shape
         same_positions = T == S and not trace.is_cross
         available = {

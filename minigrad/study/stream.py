@@ -1,4 +1,4 @@
-"""The residual stream of a model: what is written into it, what reads it, and which norms lie between.
+"""The residual stream of a model: its writers, its readers, and the norms between them.
 
 The stream begins with the input of the first block, such as a sum of embeddings. Each sublayer, an attention layer or
 an MLP, reads the stream, perhaps through a norm of its own, and adds its output to it. After the last block, the model

@@ -167,9 +167,10 @@ class HeadTrace:
         {layer path: (lists of queries, lists of keys)}. None: the text that vocab gives for the tokens of the trace.
         vocab: a function, a list or a CharVocab that gives the text of a token.
         importance: {title: {layer path: (nh,)}}, further bars, such as results of head_importance; the page opens on
-        the head with the largest number in the first. flow: a study.Flow of the same loss. of: the words for what is
-        differentiated. losses: (B, T), the loss of the prediction at each position, which shades the text. lessons:
-        study.Lessons of some heads, which become maps. limit: bytes; raises ValueError if the file would be larger."""
+        the head with the largest number in the first. flow: a study.Flow of the same loss. of: the name of the
+        differentiated quantity. losses: (B, T), the loss of the prediction at each position, which shades the text.
+        lessons: study.Lessons of some heads, which become maps. limit: bytes; raises ValueError if the file would be
+        larger."""
         table, names = self.table(), layer_names(self._heads)
         for name, column in (importance or {}).items():
             if name in table.stats:

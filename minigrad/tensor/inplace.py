@@ -47,8 +47,8 @@ def _in_place(op: F) -> F:
 class InPlace(Attributes):
     """The part of Tensor that changes values. Shape, dtype and memory stay.
 
-    All methods raise GraphError if ops are being recorded and one of the tensors requires a gradient, or if the memory
-    is read-only, and ValueError if the new values do not fit in."""
+    All methods raise GraphError if ops are recorded and one of the tensors requires a gradient, or if the memory is
+    read-only. They raise ValueError if the new values do not fit."""
 
     __slots__ = ()
 

@@ -8,7 +8,7 @@ For a loop of your own:
 `minigrad train`, in the order of reading:
     runs         the folder of a run: its files, and the model in it
     recipe       settings, model, optimizer, learning rates
-    runner       a run: begun or resumed, its steps, what is saved when
+    runner       a run: its start or resumption, its steps, its files
 """
 
 from .loop import Interrupt, Progress, Table

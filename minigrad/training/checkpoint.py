@@ -34,9 +34,10 @@ PLAIN = bool, int, float, str, type(None)
 
 
 def save(obj: Any, path: FilePath) -> None:
-    """Write `obj` to the file `path`. It may be a Tensor, an array, a number, a string or None; anything with a
-    state_dict(), such as a module or an optimizer, whose state is written; a Generator, whose state is written; and
-    dicts, lists and tuples of all these.
+    """Write `obj` to the file `path`.
+
+    obj: a Tensor, an array, a number, a string or None; an object with a state_dict(), such as a module or an
+    optimizer, or a Generator, whose state is written; or dicts, lists and tuples of all these.
 
     Raises TypeError for anything else, with its place in obj, before anything is written. Raises OSError if the file
     cannot be written; an old file is then as it was."""

@@ -23,10 +23,10 @@ def text(file, dtype, entry=None):
 
 
 def compile_source(code, label, arch=None, options=(), log_stream=None):
-    """Compiled CUDA C++ as bytes. Raises CompilerError with the message of NVRTC.
+    """Return compiled CUDA C++ as bytes. Raises CompilerError with the message of NVRTC.
 
-    Machine code for the compute capability `arch`, such as '90' (None: that of the GPU here). PTX if `arch` is newer
-    than this NVRTC, or if CUPY_COMPILE_WITH_PTX=1."""
+    The bytes are machine code for the compute capability `arch`, such as '90' (None: of this machine's GPU). They are
+    PTX if `arch` is newer than this NVRTC, or if CUPY_COMPILE_WITH_PTX=1."""
     from cupy.cuda import compiler
 
     options = (*OPTIONS, *options, *(f"-I{folder}" for folder in [headers()] if folder))

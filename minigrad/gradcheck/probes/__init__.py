@@ -1,7 +1,7 @@
 """Probes: checks for what differences at one point cannot show. A backward may be wrong at the second call, in another
 layout, at other sizes, numbers or dtypes, or it may write where it must not.
 
-PROBES has all, the cheapest first. A probe takes a Probed, the user's call, and yields Findings about calls that must
+PROBES has all, the cheapest first. A probe takes a ProbeContext, the user's call, and yields Findings about calls that must
 agree, or Points at which differences are taken. It raises NotApplicable where it makes no sense."""
 
 import functools
@@ -76,7 +76,7 @@ def run_probes(comparison, report, names, call):
 
 
 def _is_composition(start):
-    """True if only ops of minigrad ran. start: returns a Probed."""
+    """True if only ops of minigrad ran. start: returns a ProbeContext."""
     try:
         return start().is_composition
     except NotApplicable:

@@ -224,9 +224,9 @@ def _is_smooth(subject, f):
 def _may_be_undefined(subject, rng, f):
     """True if a composition of right ops may have a gradient here that is not finite.
 
-    Where exp(x) is beyond the range of floats, 1 / exp(x) still is 0, but no chain rule gets across; sqrt(x²)² has a
-    slope of infinity times 0 at 0, but not close by; and the area of a triangle on a line, sqrt(0), does not change
-    whatever its corners do. A single op has no such excuse where its value is finite."""
+    Examples: if exp(x) overflows, 1 / exp(x) is 0 and finite, but the chain rule multiplies by infinity. At x = 0, the
+    chain rule gives sqrt(x²)² a slope of infinity times 0. The area of a triangle whose corners lie on a line is
+    sqrt(0). A single op whose value is finite is not excused."""
     infinite, ops = [], set()
 
     def look(op, inputs, outputs):

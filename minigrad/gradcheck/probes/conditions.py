@@ -1,7 +1,7 @@
-"""Probes that repeat the same call under other conditions, which must give the same: a second time, in other memory
-layouts, with respect to fewer inputs, in float32, …
+"""Probes that repeat the call under other conditions, such as other memory layouts or float32. The results must be
+the same.
 
-Each probe takes a Probed, the user's call, and yields Findings."""
+Each probe takes a ProbeContext, the user's call, and yields Findings."""
 
 import functools
 import itertools
@@ -57,8 +57,8 @@ class ProbeContext:
 
     @functools.cached_property
     def is_composition(self):
-        """True if only ops of minigrad compute the function and its gradient: no op and no hook of the user's own, no
-        function of NumPy arrays; and the function is no op class, which one checks to test the op."""
+        """True if the function and its gradient consist of minigrad's ops only, without an op or hook of the user's
+        own and without a function of NumPy arrays. False for an op class, since then the op itself is under test."""
         if self.pair or op_of(self.fn) or any(node.hooks for node in self.run.nodes):
             return False
         hooks = any(node.hooks for _, node in self.run.results())
@@ -119,7 +119,7 @@ class ProbeContext:
     def finding(self, check, name, expected, found, excess, note):
         """Return the Finding for one leaf's gradient, or for the outputs (name "").
 
-        excess[j]: by how many times what is allowed element j differs."""
+        excess[j]: the difference of element j, divided by the allowed difference."""
         excess = np.nan_to_num(excess, nan=np.inf, posinf=np.inf)
         worst = excess.max(initial=0)
         f = Finding(check, PASS if worst <= 1 else FAIL, name, excess=float(worst))

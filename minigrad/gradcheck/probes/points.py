@@ -1,6 +1,6 @@
 """Points, the calls that probes make up, and what the probes need to make them.
 
-other_numbers.py, other_sizes.py and other_options.py have the probes. They take a Probed, the user's call, and yield
+other_numbers.py, other_sizes.py and other_options.py have the probes. They take a ProbeContext, the user's call, and yield
 Points; at_point.py checks the gradient at each. What they try is a fixed list: they do not read the function's code,
 nor what it holds."""
 
