@@ -70,10 +70,10 @@ def _exchange_flat(tensors, exchange):
     it in place, and copy the numbers back."""
     if ranks.size == 1:
         return
-    _require_alike([None if x is None else (x.shape, str(x.dtype)) for x in tensors])
-    found = [x for x in tensors if x is not None]
-    for dtype in sorted({str(x.dtype) for x in found}):
-        same = [x for x in found if x.dtype == dtype]
+    _require_same_shapes([None if x is None else (x.shape, str(x.dtype)) for x in tensors])
+    present = [x for x in tensors if x is not None]
+    for dtype in sorted({str(x.dtype) for x in present}):
+        same = [x for x in present if x.dtype == dtype]
         host = [x._host() for x in same]
         flat = np.concatenate([x.ravel() for x in host], dtype="float32" if dtype == "float16" else dtype)
         exchange(flat)
@@ -83,16 +83,20 @@ def _exchange_flat(tensors, exchange):
                 x.copy_(from_numpy(part.reshape(x.shape)).to(x))
 
 
-def _require_alike(shapes):
-    """Raise ValueError in all processes unless all have the same shapes."""
-    comm, here = _mpi().COMM_WORLD, zlib.crc32(repr(shapes).encode())
-    if comm.allreduce(here, _mpi().MAX) == comm.allreduce(here, _mpi().MIN):
+def _require_same_shapes(shapes):
+    """Raise ValueError in all processes unless all have the same list of shapes."""
+    comm, checksum = _mpi().COMM_WORLD, zlib.crc32(repr(shapes).encode())
+    if comm.allreduce(checksum, _mpi().MAX) == comm.allreduce(checksum, _mpi().MIN):
         return
-    each = comm.allgather(shapes)
-    other = next(r for r, theirs in enumerate(each) if theirs != each[0])
-    at = next((i for i, (a, b) in enumerate(zip(each[0], each[other])) if a != b), "the number of them")
-    values = [theirs[at] if isinstance(at, int) else len(theirs) for theirs in (each[0], each[other])]
-    raise ValueError(f"tensors differ between processes 0 and {other}: at {at}, {values[0]} and {values[1]}")
+    all_shapes = comm.allgather(shapes)
+    rank = next(rank for rank, theirs in enumerate(all_shapes) if theirs != all_shapes[0])
+    first, other = all_shapes[0], all_shapes[rank]
+    if len(first) != len(other):
+        difference = f"their numbers are {len(first)} and {len(other)}"
+    else:
+        i = next(i for i, (a, b) in enumerate(zip(first, other)) if a != b)
+        difference = f"tensor {i} is {first[i]} and {other[i]}"
+    raise ValueError(f"tensors differ between processes 0 and {rank}: {difference}")
 
 
 @cache

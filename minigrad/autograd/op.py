@@ -188,10 +188,11 @@ class Op:
         """Keep these inputs for backward. Position i is input i; None keeps nothing of it."""
         if self._inputs is None:  # not recorded
             return
-        self._saved_inputs = tuple([
-            (array, x.storage, x.storage.version, x.node) if array is not None and isinstance(x, Value) else array
-            for array, x in zip(arrays, self._inputs)
-        ])  # fmt: skip
+        saved = []
+        for array, x in zip(arrays, self._inputs):
+            is_tensor = array is not None and isinstance(x, Value)
+            saved.append((array, x.storage, x.storage.version, x.node) if is_tensor else array)
+        self._saved_inputs = tuple(saved)
 
     def saved_inputs(self) -> tuple[Any, ...]:
         """The inputs that save_inputs kept, as Tensors; None and numbers unchanged."""

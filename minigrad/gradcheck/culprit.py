@@ -145,18 +145,21 @@ def piece_signature(subject, arrays=None):
     unchanged (relu, maximum, amax). The point is the Subject's own, or `arrays`."""
     signature = []
 
-    def sign(op, inputs, outputs):
+    def add_op(op, inputs, outputs):
         for y in (host(y) for y in outputs if y is not None):
-            if not op.differentiable:
+            if op.differentiable:
+                signature.extend(_unchanged_places(host(x), y) for x in inputs if isinstance(x, Value))
+            else:
                 signature.append(y.tobytes())
-                continue
-            for x in (host(x) for x in inputs if isinstance(x, Value)):
-                try:
-                    same = np.equal(*np.broadcast_arrays(x, y)) if x is not y else ()
-                except ValueError:
-                    continue
-                signature.append(np.packbits(same).tobytes() if x is not y else b"")
 
-    with watch(sign):
+    with watch(add_op):
         subject.run(arrays)
     return signature
+
+
+def _unchanged_places(x, y):
+    """The places where the output y of an op equals its input x, as bytes; b"" if y is x or their shapes differ."""
+    try:
+        return b"" if x is y else np.packbits(np.equal(*np.broadcast_arrays(x, y))).tobytes()
+    except ValueError:  # x and y do not broadcast
+        return b""

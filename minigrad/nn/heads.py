@@ -86,7 +86,7 @@ class HeadAccess(Module):
         "x_q" (B, T, C), "x_k" and "x_v" (B, S, C), or its output "y" (B, T, C).
 
         last: call the hook after all hooks without `last`. It then sees the value that the forward uses, and must
-        return None. A layer with head hooks takes the batched form, whatever impl says."""
+        return None. A layer with head hooks runs with impl="batched", whatever its impl is."""
         known = *POINTS, *INPUTS, OUTPUT
         if point not in known:
             raise ValueError(f"there is no {point!r} in attention: there are {', '.join(known)}")

@@ -404,6 +404,7 @@ def repeat(input: T, *repeats: Size) -> T:
     if extra < 0 or min(times, default=0) < 0:
         raise ValueError(f"repeat: {times} must be sizes ≥ 0, at least one for each dim of shape {input.shape}")
     shape = (1,) * extra + input.shape
+    # Each dim of size n becomes (1, n), then (r, n), then r·n.
     pairs = reshape_if_needed(input, tuple(size for n in shape for size in (1, n)))
     tiled = expand_if_needed(pairs, tuple(size for r, n in zip(times, shape) for size in (r, n)))
     return reshape_if_needed(clone(tiled), tuple(r * n for r, n in zip(times, shape)))

@@ -64,6 +64,7 @@ class CapturedCall:
         """Run the step on the backend of its first Tensor. Raises CaptureError for a second backend."""
         if backend is self.backend:
             return
+        # It may change only before the first entry and the first array of the call.
         if self.execution.position is not self.tree.root or self.bindings.bound_arrays or not backend.captures:
             raise two_devices_error()
         self._begin_on(self.tree_for(backend))
@@ -110,10 +111,12 @@ class CapturedCall:
             return op.apply(x, **params)
 
     def _capture_op(self, op, inputs, params, guard, draws):
+        """Capture an op that no branch matches, as a new entry. Return the entry."""
         e = OpEntry(op, guard)
         e.per_call_values = [PerCallValue(draw) for draw in draws]
 
         def run():
+            """Run the op on captured inputs, which captures its launches. Return the arrays that it has made."""
             given = tuple([self.bindings.captured_tensor(e, x) if isinstance(x, Value) else x for x in inputs])
             e.inputs = [pattern_of(x) for x in given]
             if op in (Add, Sub, Mul, Div):

@@ -9,7 +9,7 @@ from ..backend.launch.launcher import bytes_below, bytes_spanned
 from ..backend.runners.checks import WORD, DeferredChecks
 from .programs import Launch, Program
 
-PARAMETER_COPY = Struct("captured.cu", "Letter")  # a row: where the kernel `deliver` copies numbers to, and how many
+PARAMETER_COPY = Struct("captured.cu", "ParameterCopy")  # a row: one copy of the kernel `copy_parameters`
 SLOTS = 32  # calls that the host may be ahead of the GPU
 
 
@@ -63,7 +63,7 @@ class GraphProgram(Program):
             for launch in self._launches
         ]
         if self._buffers:
-            launches.insert(0, self._filling_buffers())
+            launches.insert(0, self._parameter_launch())
         downloads = [(found, on_gpu) for found, (_, _, on_gpu) in zip(self._checks.found, self._checks.checks)]
         self._graph = backend.graph(launches, downloads)
         self._built = launches  # keeps the arrays of these launches alive
@@ -80,17 +80,17 @@ class GraphProgram(Program):
         start = self._plan.get(allocation) or self._address_of[allocation]
         return self._backend.array_at(start + offset, x.shape, x.dtype, x.strides, self)
 
-    def _filling_buffers(self):
-        """The launch that copies the numbers of a call from its slot to the parameter buffers."""
+    def _parameter_launch(self):
+        """Return the launch that copies the numbers of a call from its slot to the parameter buffers."""
         backend, rows, size = self._backend, [], 0
         for host, on_gpu in self._buffers:
-            rows.append(dict(to=on_gpu, at=size, size=host.size))
+            rows.append(dict(to=on_gpu, start=size, size=host.size))
             size += host.size
         if self._turn is None:
             self._slots, self._turn = backend.pinned((SLOTS, size), WORD), backend.from_numpy(np.zeros(1, np.int64))
         table = backend.packed_structs(StructArray(PARAMETER_COPY, rows))
         args = [table, len(rows), backend.seen_by_gpu(self._slots), size, SLOTS, self._turn]
-        return Launch("captured", "deliver", WORD, (1,), (32,), 0, args)
+        return Launch("captured", "copy_parameters", WORD, (1,), (32,), 0, args)
 
     # -- running it
 

@@ -166,14 +166,14 @@ class EdgeCut:
         self.read = x
 
     def _add_to_output(self, module, args, y):
-        """A forward hook."""
+        """A forward hook that adds the change of this cut to a module's output, the first of a tuple."""
         change = self._change()
         if change is None:
             return None
         return (y[0] + change, *y[1:]) if isinstance(y, tuple) else y + change
 
     def _add_to_argument(self, module, args):
-        """A forward pre-hook."""
+        """A forward pre-hook that adds the change of this cut to a module's first argument."""
         change = self._change()
         return None if change is None else (args[0] + change, *args[1:])
 

@@ -61,7 +61,8 @@ def induction(pattern: Array, tokens: Array) -> Array:
     have one: prefix matching (Olsson et al. 2022).
 
     pattern (B, nh, T, T), tokens (B, T) -> (nh,)."""
-    after = np.zeros_like(copies := _earlier_copies(tokens))
+    copies = _earlier_copies(tokens)
+    after = np.zeros_like(copies)
     after[..., 1:] = copies[..., :-1]
     return _over_sequences(pattern, after)
 

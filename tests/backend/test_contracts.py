@@ -129,20 +129,9 @@ def every_primitive(on):
     for k in 20, 40_000:
         on.matmul(np.ones((4, k), F32), np.ones((k, 5), F32))
     words, turn = np.zeros(8, WORD), np.array([0])
-    cells = [dict(to=words[:4], at=0, size=4), dict(to=words[4:].view("f8"), at=4, size=4)]
-    on.launch(
-        "captured",
-        "deliver",
-        WORD,
-        1,
-        1 if on.one_thread else 32,
-        StructArray(PARAMETER_COPY, cells),
-        2,
-        words,
-        8,
-        1,
-        turn,
-    )
+    copies = [dict(to=words[:4], start=0, size=4), dict(to=words[4:].view("f8"), start=4, size=4)]
+    args = StructArray(PARAMETER_COPY, copies), 2, words, 8, 1, turn
+    on.launch("captured", "copy_parameters", WORD, 1, 1 if on.one_thread else 32, *args)
     index, found = np.array([1, 2]), np.array(NONE_WRONG)
     if not on.one_thread:
         half = np.ones((16, 16), np.float16)

@@ -50,16 +50,17 @@ def test_indices_that_count_from_the_end(device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_deliver(device):
+def test_copy_parameters(device):
     on = backend_of(device)
     threads = 1 if device == "native" else 32
-    cells = [np.zeros(shape, dtype) for shape, dtype in [((3, 2), np.float64), ((2,), np.uint64), ((50,), np.int64)]]
+    shapes = [((3, 2), np.float64), ((2,), np.uint64), ((50,), np.int64)]
+    buffers = [on.from_numpy(np.zeros(shape, dtype)) for shape, dtype in shapes]
     slots = np.arange(4 * 58, dtype=np.uint64).reshape(4, 58)
-    there = [on.from_numpy(cell) for cell in cells]
-    rows = [dict(to=cell, at=at, size=cell.size) for cell, at in zip(there, (0, 6, 8))]
-    mail, turn = on.from_numpy(slots), on.from_numpy(np.array([2]))
+    copies = [dict(to=buffer, start=start, size=buffer.size) for buffer, start in zip(buffers, (0, 6, 8))]
+    slots_there, turn = on.from_numpy(slots), on.from_numpy(np.array([2]))
+    args = StructArray(PARAMETER_COPY, copies), 3, slots_there, 58, 4, turn
     for call in range(2, 8):
-        on.launch("captured", "deliver", WORD, 1, threads, StructArray(PARAMETER_COPY, rows), 3, mail, 58, 4, turn)
-        got = np.concatenate([on.to_numpy(cell).reshape(-1).view(np.uint64) for cell in there])
+        on.launch("captured", "copy_parameters", WORD, 1, threads, *args)
+        got = np.concatenate([on.to_numpy(buffer).reshape(-1).view(np.uint64) for buffer in buffers])
         assert got.tolist() == slots[call % 4].tolist()
     assert on.to_numpy(turn).tolist() == [8]

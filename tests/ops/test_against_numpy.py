@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import minigrad as mg
 from minigrad import backend
 from minigrad.autograd import registry
-from minigrad.gradcheck.probes.conditions import LAYOUTS, laid_out
+from minigrad.gradcheck.probes.conditions import LAYOUTS, in_layout
 from minigrad.nn import functional as F
 from minigrad.tensor import from_backend
 
@@ -260,7 +260,7 @@ def test_the_memory_layout_changes_no_value(declaration, case):
 
     expected = run(np.copy)
     for layout in LAYOUTS:
-        for y, e in zip(run(partial(laid_out, layout)), expected, strict=True):
+        for y, e in zip(run(partial(in_layout, layout)), expected, strict=True):
             np.testing.assert_allclose(y, e, rtol=1e-13, atol=1e-14)
 
 

@@ -111,8 +111,8 @@ print("threads", os.environ["OMP_NUM_THREADS"])
     ("right", 0, ""),
     ("raises", 1, "ValueError: by process 1"),
     ("killed", 9, "Killed (signal 9)"),
-    ("shapes", 1, "differ between processes 0 and 1: at 0, ((2, 3), 'float32') and ((3, 3), 'float32')"),
-    ("no gradient", 1, "differ between processes 0 and 1: at 0, ((2, 3), 'float32') and None"),
+    ("shapes", 1, "differ between processes 0 and 1: tensor 0 is ((2, 3), 'float32') and ((3, 3), 'float32')"),
+    ("no gradient", 1, "differ between processes 0 and 1: tensor 0 is ((2, 3), 'float32') and None"),
 ])  # fmt: skip
 def test_what_one_process_does_ends_all(case, status, said, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

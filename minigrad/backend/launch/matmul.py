@@ -159,8 +159,8 @@ class Operands(NamedTuple):
 
 
 def operands(a_shape, a_strides, b_shape, b_strides, itemsize):
-    """The Operands of a @ b: as few matrix products as the strides (in bytes) allow. Raises ValueError if the shapes do
-    not fit."""
+    """Return the Operands of a @ b, with as few matrix products as the strides (in bytes) allow. Raises ValueError if
+    the shapes do not fit."""
     (n, k), m = a_shape[-2:], b_shape[-1]
     if k != b_shape[-2]:
         raise ValueError(f"matmul: inner sizes of {a_shape} and {b_shape} differ, {k} and {b_shape[-2]}")
@@ -169,10 +169,14 @@ def operands(a_shape, a_strides, b_shape, b_strides, itemsize):
     dims = _merged(batch, a_steps, b_steps)
     a, b = a_steps[-2:], (b_steps[-1], b_steps[-2])
     rows = n
-    while dims and dims[-1][2] == 0 and (rows == 1 or dims[-1][1] == rows * a[0]):  # a's batch is more rows for one b
-        size, step, _ = dims.pop()
-        a = (step if rows == 1 else a[0]), a[1]
+    # Where all matrices of a batch dim of `a` meet the same b, they are more rows of one matrix, if the strides allow.
+    while dims:
+        size, a_step, b_step = dims[-1]
+        if b_step != 0 or (rows > 1 and a_step != rows * a[0]):
+            break
+        a = (a_step if rows == 1 else a[0]), a[1]
         rows *= size
+        dims.pop()
     if len(dims) > MAX_BATCH_DIMS:
         raise ValueError(f"matmul: more than {MAX_BATCH_DIMS} batch dims cannot be merged in {a_shape} @ {b_shape}")
     return Operands((*batch, n, m), rows, k, m, a, b, dims)

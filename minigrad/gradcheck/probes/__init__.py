@@ -1,8 +1,8 @@
 """Probes: checks for what differences at one point cannot show. A backward may be wrong at the second call, in another
 layout, at other sizes, numbers or dtypes, or it may write where it must not.
 
-PROBES has all, the cheapest first. A probe takes a ProbeContext, the user's call, and yields Findings about calls that must
-agree, or Points at which differences are taken. It raises NotApplicable where it makes no sense."""
+PROBES has all, the cheapest first. A probe takes a ProbeContext, the user's call, and yields Findings about calls that
+must agree, or Points at which differences are taken. It raises NotApplicable where it makes no sense."""
 
 import functools
 import zlib

@@ -418,8 +418,8 @@ def float32(p):
     """The gradient in float32 is float32, and close to that in float64.
 
     The error must stay below what rounding of the inputs explains, a number of ulps. A single float32 input is tried
-    too; functions that refuse mixed dtypes are left out. An element that is 1e-5 of its cotangent or less may be off by
-    all of itself: 1 - y² of a saturated tanh is 0 in float32."""
+    too; functions that refuse mixed dtypes are left out. An element of at most 1e-5 of its cotangent may have any error
+    up to its own size: 1 - y² of a saturated tanh is 0 in float32."""
     p.require_first_order()
     n = len(p.subject.leaves)
     yield from _in_dtype(p, "float32", range(n))

@@ -1,8 +1,8 @@
 """Points, the calls that probes make up, and what the probes need to make them.
 
-other_numbers.py, other_sizes.py and other_options.py have the probes. They take a ProbeContext, the user's call, and yield
-Points; at_point.py checks the gradient at each. What they try is a fixed list: they do not read the function's code,
-nor what it holds."""
+other_numbers.py, other_sizes.py and other_options.py have the probes. They take a ProbeContext, the user's call, and
+yield Points; at_point.py checks the gradient at each. What they try is a fixed list: they do not read the function's
+code, nor what it holds."""
 
 from dataclasses import dataclass
 from typing import Any
