@@ -1,25 +1,26 @@
 // Shared by attention's forward and backward: tiles in shared memory, and their products in registers.
 //
-// A block of THREADS has ROWS rows of its own (queries; or keys, if the gradients of keys are computed), and goes
-// through the keys or queries that they meet, COLUMNS at a time. A tile has rows as they lie in global memory, padded
-// to DP elements. So it serves both products, and everything moves in chunks of 16 bytes:
+// A block of THREADS has ROWS queries (or, for the gradients of keys, ROWS keys). It loops over the other side, COLUMNS
+// keys (or queries) at a time. A tile has the rows of global memory, padded to DP elements. It serves both products,
+// and all data move in chunks of 16 bytes:
 //
 //   dots      S = A Bᵀ, both read along their rows: the scores q kᵀ, and the gradient of the pattern, do vᵀ
 //   weigh     Y += P B, P read along its rows and B across them: o, dq, dk and dv
 //
-// A warp is 4 × 8 threads. It has ROWS / WARPS rows of every product, and a thread has MI rows of S and the same of Y.
+// A warp is 4 × 8 threads. It has ROWS / WARPS rows of every product, and a thread has MI of these rows, of S and of Y.
 // So a row of scores is within a warp, the softmax needs no barrier, and Y stays in registers to the end. For
 // MI × N products, a thread reads MI + N numbers of shared memory: with 4 × 8, 128 of 140 instructions multiply.
 //
 // With TENSOR, tensor cores multiply, a warp is 8 × 4 threads that hold Fragments (tensor.cuh), and tiles hold Factors:
-// the pattern and its gradient are rounded to these before `weigh`.
+// the pattern and its gradient are rounded to Factors before `weigh`.
 //
-// Banks: the chunks that half a warp reads at once lie side by side, or in 8 neighbouring rows, which begin 16 bytes
-// further each, or in 2 rows, each read by half of its threads. So they lie in different banks, as do 32 stores to P.
+// Bank conflicts: half a warp reads 8 chunks together. They are neighbours in a row; or in 8 neighbouring rows, each of
+// which is shifted by 16 bytes; or in 2 rows, each read by half of the threads. In all cases they are in different
+// banks. So are the 32 stores to P.
 //
 // These files are compiled for ROWS (64 with TENSOR) and COLUMNS of 32 or 64; for a DP of 32, 64, 128 or 256, which is
-// at least D and Dv; and for a DROPS of 1 with dropout, which takes registers, or 0. Natively,
-// runners/native/attention.cpp of minigrad/backend replaces the files that include this one.
+// at least D and Dv; and for DROPS of 1 with dropout, which takes registers, or 0. Natively,
+// minigrad/backend/runners/native/attention.cpp replaces the files that include this one.
 #pragma once
 #include "common.cuh"
 #include "heads.cuh"
@@ -56,7 +57,7 @@ __device__ __forceinline__ Chunk<E, 2> rounded(X x, X y) {
 
 __device__ __forceinline__ long long smaller(long long a, long long b) { return a < b ? a : b; }
 
-// The position of a thread in its warp, such that both quarters of half a warp read the same 8 chunks across.
+// The position of a thread in its warp. Both quarters of half a warp read the same 8 chunks across.
 __device__ __forceinline__ int down() {
   return TENSOR ? threadIdx.x % 32 / ACROSS : threadIdx.x % 32 / 16 * 2 + threadIdx.x % 2;
 }
@@ -93,7 +94,7 @@ __device__ __forceinline__ bool moves(const T* x, long long stride, long long D)
 }
 
 // tile[i][d] = x[i * stride + d] for i < rows and d < D, and 0 in the rest of the LENGTH × DP tile. If AHEAD, this only
-// begins the copy, which must be waited for.
+// starts the copy; wait_for_copies() ends it.
 template <int LENGTH>
 __device__ __forceinline__ void load(E* tile, const T* x, long long stride, long long rows, long long D) {
   constexpr int SIDE_BY_SIDE = DP / CHUNK, AT_ONCE = THREADS / SIDE_BY_SIDE, STEPS = LENGTH / AT_ONCE;
@@ -148,7 +149,7 @@ __device__ __forceinline__ void store(T* x, long long stride, long long rows, lo
   }
 }
 
-// x, of 16 rows and N columns in a warp, += a b, of Fragments: those of b by the first of their 16 columns.
+// x += a b, where x has 16 rows and N columns in a warp. b(first column) is the Fragment of 16 columns of b.
 template <int N, typename F>
 __device__ __forceinline__ void multiply(R (&x)[MI][N], const Fragment& a, F b) {
   UNROLL for (int j = 0; j < N; j += 4) {
@@ -158,7 +159,7 @@ __device__ __forceinline__ void multiply(R (&x)[MI][N], const Fragment& a, F b) 
   }
 }
 
-// The Fragment of a tile, or of P, whose lines are STRIDE elements long: a line is a row, or, unless ALONG, one k.
+// The Fragment of a tile, or of P. Its lines are STRIDE elements long. ALONG: a line is a row; otherwise it is one k.
 template <bool RIGHT, bool ALONG, int STRIDE>
 __device__ __forceinline__ Fragment piece(const E* tile, int row, int k) {
   auto at = [&](int i, int k) { return tile + (ALONG ? i * STRIDE + k : k * STRIDE + i); };
@@ -191,7 +192,7 @@ __device__ __forceinline__ void dots(R (&s)[MI][NI], const E* a, const E* b, int
   }
 }
 
-// y[i][j] += Σ_k p[row(i)][k] b[k][place(j)] over first ≤ k < end, and those of the STEPs that these begin and end in.
+// y[i][j] += Σ_k p[row(i)][k] b[k][place(j)] over first ≤ k < end, where this range is extended to whole STEPs.
 __device__ __forceinline__ void weigh(R (&y)[MI][DI], const E* p, const E* b, int first, int end) {
   first = first / STEP * STEP;
   if constexpr (TENSOR) {
@@ -235,8 +236,8 @@ __device__ __forceinline__ void put(E* p, F s) {
   __syncwarp();
 }
 
-// y[i][j] += Σ_k s[row(i)][k] b[k][place(j)], likewise, of the numbers s(i, j) that the warp holds. If BOTH, they stay in
-// registers, since what an mma makes of a row lies as another takes it; others go through P.
+// The same for p = s(i, j), which the warp holds in registers. If BOTH, these registers are the Fragment of the next
+// mma, whose operand has the layout of the previous mma's result. Otherwise the numbers go through P.
 template <typename F>
 __device__ __forceinline__ void weigh(R (&y)[MI][DI], F s, E* P, const E* b, int first, int end) {
   auto step = [&](auto k) -> void {
@@ -268,24 +269,24 @@ __device__ __forceinline__ R power(R x) {
 
 struct Cell { int t, s; };  // a query and a key
 
-// The keys that a query sees, the bias that is added to its scores, and the elements of its pattern that dropout keeps.
+// The keys that a query sees, the bias of its scores, and the elements of its pattern that dropout keeps.
 struct View {
   const bool* mask;  // of this batch and head, or null
   const T* bias;
   const bool* keep;
   long long mask_t, mask_s, bias_t, bias_s, queries, keys;
   bool causal;
-  R scale, kept;  // of scores; of what dropout keeps
+  R scale, kept;  // factors: of scores; of the elements that dropout keeps
 
-  // The number of the `most` keys from k0 on that exist and, if causal, do not come after query t; none if negative.
+  // How many of the `most` keys from k0 on exist and, if causal, do not come after query t. Negative means none.
   __device__ __forceinline__ int seen(long long t, long long k0, int most) const {
     return int(smaller(most, (causal ? smaller(keys, t + 1) : keys) - k0));
   }
-  // True if all queries from t on see all of those keys, and no bias is added.
+  // True if all queries from t on see all `most` keys from k0 on, and no bias is added.
   __device__ __forceinline__ bool plain(long long t, long long k0, int most) const {
     return !mask && !bias && seen(t, k0, most) == most;
   }
-  // count of s(j), which are q · k, become the scores of query t and keys k0 + key(j), of which it has `seen` so many.
+  // Turn s(j) = q · k into the score of query t and key k0 + key(j), for j < count. sees: the result of seen().
   template <typename S, typename F>
   __device__ __forceinline__ void scores(S s, F key, int count, long long t, long long k0, int sees) const {
     UNROLL for (int j = 0; j < count; j++) s(j) = key(j) < sees ? s(j) * scale : -INF;
@@ -296,8 +297,8 @@ struct View {
       if (mask && !mask[t * mask_t + (k0 + key(j)) * mask_s]) s(j) = -INF;
     }
   }
-  // What dropout keeps of a thread's part of S, whose (i, j) is at(i, j) from query t0 and key s0 on: a bit for each, so
-  // that they take one register.
+  // A bit for each element (i, j) of a thread's part of S: 1 if dropout keeps it. They take one register. at(i, j): its
+  // query and key, counted from t0 and s0.
   template <typename F>
   __device__ __forceinline__ unsigned keeps(long long t0, long long s0, F at) const {
     unsigned bits = 0;
@@ -313,7 +314,7 @@ struct View {
     }
     return bits;
   }
-  // What it multiplies an element of the pattern by, and of its gradient.
+  // Dropout's factor for an element of the pattern and for its gradient.
   __device__ __forceinline__ R factor(unsigned bits, int i, int j) const {
     return bits >> (i * NI + j) & 1 ? kept : R(0);
   }

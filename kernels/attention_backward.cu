@@ -1,4 +1,4 @@
-// The gradients of attention, from q, k, v and what the forward saved: o and lse.
+// The gradients of attention, from q, k, v, and o and lse of the forward.
 //
 //   layout   as in attention_forward.cu; do has the strides of o; delta (B, nh, T) compact
 //   launch   attention_dq: grid (⌈T / ROWS⌉ B nh,); then attention_dk_dv: grid (⌈S / ROWS⌉ B nh / group,). Both with
@@ -16,9 +16,9 @@ struct Query { R top, rest, delta; };  // the two parts of a query's lse, and it
 __device__ __forceinline__ R pattern(R score, const Query& of) { return power(score - of.top - of.rest); }
 __device__ __forceinline__ R gradient(R p, R dp, const Query& of, R scale) { return scale * p * (dp - of.delta); }
 
-// Σ_d a[r][d] b[r][d] over d < D, where r is one of the warp's rows: the lane modulo their number. The order of
-// additions is that of `dots`, so that delta is rounded as dp is: if one key has all of a query's weight, o is the v of
-// that key, and dp - delta is exactly 0.
+// Σ_d a[r][d] b[r][d] over d < D, where r is one of the warp's rows: the lane modulo their number. Additions have the
+// same order as in `dots`, so that delta and dp have the same rounding: if one key has all of a query's weight, o
+// equals the v of that key, and dp - delta is exactly 0.
 __device__ __forceinline__ R row_dot(const E* a, const E* b, int D) {
   const int start = (warp_row() + threadIdx.x % (MI * DOWN)) * LD;
   R sum = 0;

@@ -1,5 +1,5 @@
-// What a captured step needs besides its own launches when it is a CUDA graph, and checks of indices that the host does
-// not wait for. Arrays are of 8-byte numbers.
+// Kernels of captured steps that run as a CUDA graph, and checks of indices without waiting on the host. Arrays have
+// 8-byte elements.
 //
 //   copy_parameters  fills n parameter buffers of a step from memory of the host. That memory has `count` slots of
 //                    `size` numbers each, which calls use in turn; *turn counts the calls. Launch one block

@@ -1,4 +1,4 @@
-// What all kernels share. They are written in CUDA C++ and compiled in two ways.
+// Helpers of all kernels. Kernels are written in CUDA C++ and compiled in two ways.
 //
 //   on a GPU      by NVRTC, which has no standard headers: no INFINITY, FLT_MAX or int32_t here
 //   natively      for a CPU, by the system's C++ compiler, with one thread per block (blockDim is the constant 1), so
@@ -33,9 +33,9 @@ constexpr bool ONE_THREAD = false;  // a constant, so that a GPU's code has only
 
 // ------------------------------------------------------------------------------------------------------------- totals
 // The type of a long sum while it is added up. A float loses digits as it grows: at 2^24, adding 1 no longer changes
-// it. So natively, a sum of floats is a double. On a GPU, where doubles may be 64 times slower, it is two floats: the sum,
-// and the part that rounding took from it (Knuth's TwoSum, The Art of Computer Programming 2, section 4.2.2). A sum of
-// any other type is of that type.
+// it. So natively, a sum of floats is a double. On a GPU, where doubles may be 64 times slower, it is two floats: the
+// sum, and the part that rounding took from it (Knuth's TwoSum, The Art of Computer Programming 2, section 4.2.2). A
+// sum of any other type is of that type.
 
 template <typename V> struct Wide { typedef V type; };
 #ifdef MINIGRAD_NATIVE

@@ -1,5 +1,5 @@
-// Reading and writing by index. Compiled for unsigned integers of 1, 2, 4 and 8 bytes, like movement.cu. The indices have
-// been checked to be in range.
+// Reading and writing by index. Compiled for unsigned integers of 1, 2, 4 and 8 bytes, like movement.cu. The indices
+// have been checked to be in range.
 //
 //   take    x (V, n), index (rows,)                      launch over y's elements   y = x[index]
 //   gather  x (outer, V, n), index (outer, m, n)         launch over y's elements   y = np.take_along_axis(x, index, 1)

@@ -1,5 +1,5 @@
-// Adding at indices: the adjoints of reading by index. Each element's sum is added up in a fixed order. The indices have
-// been checked to be in range. dx holds zeros before, unless stated otherwise.
+// Adding at indices: the adjoints of reading by index. Each element's sum is added up in a fixed order. The indices
+// have been checked to be in range. dx holds zeros before, unless stated otherwise.
 //
 //   take_add dx (V, C), dy (N, C), index (N,)                                   np.add.at(dx, index, dy)
 //   A sum is of the rows of dy with the same index. These are found by sorting, so the work does not grow with V.

@@ -16,9 +16,9 @@ struct Layout {
   long long strides[4][16];
 };
 
-// ⌊n / d⌋ for n < 2^31 by a multiplication: a division is twenty instructions on a GPU, a hundred in 64 bits. `reciprocal`
-// is s = ⌈log2 d⌉ in its upper half and ⌈2^(31+s) / d⌉ in its lower one.
-// (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994)
+// ⌊n / d⌋ for n < 2^31 by a multiplication: a division is twenty instructions on a GPU, a hundred in 64 bits.
+// `reciprocal` is s = ⌈log2 d⌉ in its upper half and ⌈2^(31+s) / d⌉ in its lower one. (Granlund and Montgomery,
+// "Division by invariant integers using multiplication", 1994)
 __device__ __forceinline__ unsigned quotient(unsigned n, long long reciprocal) {
   return unsigned((unsigned long long)(2 * n) * unsigned(reciprocal) >> 32) >> unsigned(reciprocal >> 32);
 }

@@ -66,8 +66,8 @@ __device__ __forceinline__ int place(int i, int thread) {
 }
 
 // Writes a thread's part of a tile to y, whose rows are `stride` apart. Only rows × columns of the tile exist. Tiles of
-// 64 write V at once where y allows. That takes V registers in a row, which tiles of 128 and those of doubles lack: some
-// would be spilled, or fewer blocks be resident.
+// 64 write V at once where y allows. That takes V registers in a row, which tiles of 128 and those of doubles lack:
+// some would be spilled, or fewer blocks be resident.
 template <typename W>
 __device__ __forceinline__ void write(W* y, long long stride, int rows, int columns, const R (&acc)[TN][TM],
                                       int row, int column) {

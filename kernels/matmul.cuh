@@ -1,8 +1,8 @@
-// Shared by the kernels of matrix products: where operands lie, which tile a block has, and how operands are read.
+// Shared by the kernels of matrix products: the operands' strides, the tile of a block, and the reading of operands.
 #pragma once
 #include "common.cuh"
 
-// Strides count elements: of a along n and k, of b along m and k, and of both along the batch dims, of which the last
+// Strides count elements: of a along n and k, of b along m and k, and of both along the batch dims. The last batch dim
 // varies fastest in y. A block covers `part` values of k: a multiple of STEP, less than 2^31.
 // args  dims = p.batch_dims; batch = p.batch[:dims]; y (*batch, p.n, p.m); bias? (p.m);
 //       partial? (up(p.k, p.part), *batch, p.n, p.m);
@@ -38,8 +38,8 @@ struct Operand {
   __device__ __forceinline__ int row(int chunk) const { return i + (ALONG ? chunk * LINES : 0); }
   __device__ __forceinline__ int step(int chunk) const { return k + (ALONG ? 0 : chunk * LINES); }
 
-  // f(chunk, p, found) for each chunk of the next step, of which `left` values of k exist: it begins at p, and `found`
-  // of its elements exist.
+  // f(chunk, p, found) for each chunk of the next step: it begins at p, and `found` of its elements exist. left: how
+  // many values of k are left.
   template <typename F>
   __device__ __forceinline__ void next(int left, F f) {
     UNROLL for (int c = 0; c < CHUNKS; c++) {
@@ -48,7 +48,7 @@ struct Operand {
     }
     x += STEP * along;
   }
-  // A chunk, one element at a time; zeros for what does not exist.
+  // A chunk, read one element at a time, with zeros for elements that do not exist.
   __device__ __forceinline__ Vector<T, V> gathered(const T* p, int found) const {
     Vector<T, V> some;
     UNROLL for (int e = 0; e < V; e++) some.v[e] = e < found ? p[e * (ALONG ? along : across)] : T(0);
@@ -56,8 +56,8 @@ struct Operand {
   }
 };
 
-// Which tile of y a block computes: columns vary fastest, then rows, then batches, then parts of k. a and b begin there
-// then.
+// The tile of y that a block computes: columns vary fastest, then rows, then batches, then parts of k. a and b begin
+// there then.
 struct Part {
   const T *a, *b;
   long long row0, column0;  // the first row and column

@@ -5,13 +5,14 @@
 //   launch   in a 1-D grid, THREADS for each tile of SIDE × SIDE of y, of each batch and each part of k
 //   equals   y = np.matmul(a, b); y += bias, of float32 with a and b rounded to 10 bits after the point, or to 7
 //
-// READ_A and READ_B say how the threads read an operand, as in matmul.cu, with V for 16 bytes. It is copied to shared
-// memory as it is (by cp.async, where 16 bytes can be read at once), two steps ahead of the products; ldmatrix turns one
-// whose rows do not lie along k. A step is LINE_BYTES of k, 64 or 128. Of 128 there are fewer barriers, but two blocks
-// take most of a large GPU's shared memory, and elements that are read one by one too many registers.
+// READ_A and READ_B say how the threads read an operand, as in matmul.cu, with V for 16 bytes. An operand is copied to
+// shared memory two steps ahead of the products, without conversion (by cp.async, if 16 bytes can be read together).
+// ldmatrix transposes an operand whose rows are not contiguous along k. A step is LINE_BYTES of k, 64 or 128. 128 has
+// fewer barriers, but then two blocks take most of a large GPU's shared memory, and reading element by element takes
+// too many registers.
 //
-// A warp has a quarter of a tile. Of 128 × 128 it reads 128 bytes of shared memory for 4096 FLOPs, which is what a
-// multiprocessor of an H100 gives in a cycle and more than mma.sync does in it.
+// A warp has a quarter of a tile. For a tile of 128 × 128 it reads 128 bytes of shared memory for 4096 FLOPs. A
+// multiprocessor of an H100 reads 128 bytes in a cycle, and mma.sync does fewer than 4096 FLOPs in it.
 #include "matmul.cuh"
 #include "tensor.cuh"
 
@@ -20,8 +21,9 @@ constexpr int STEP = LINE_BYTES / sizeof(T);  // of k
 constexpr int STAGES = 3;                     // steps in shared memory: one that is multiplied, others on their way
 constexpr int THREADS = 128, HALF = SIDE / 2, MI = HALF / 16, NI = HALF / 8;  // a warp has HALF × HALF
 
-// A step of an operand in shared memory. ALONG: a row has a line of STEP; if not, a k has a line of SIDE. The pieces of
-// V of a line change places from line to line, so that what is read at once, or written, lies in different banks.
+// A step of an operand in shared memory. ALONG: it has a line of STEP elements for each row; otherwise a line of SIDE
+// elements for each k. The order of the pieces of V elements differs from line to line, so that pieces that are read,
+// or written, together are in different banks.
 template <int READ>
 struct Tile {
   static constexpr bool ALONG = READ % 2;
@@ -56,7 +58,7 @@ struct Stage {
   Tile<READ_B> b;
 };
 
-// Writes a thread's part of a tile to y, whose rows are `stride` apart: two neighbours at once where y allows.
+// Writes a thread's part of a tile to y, whose rows are `stride` apart: two neighbours together if y is aligned.
 template <typename W>
 __device__ __forceinline__ void write(W* y, long long stride, int rows, int columns, const float (&acc)[2 * MI][2 * NI],
                                       int row0, int column0) {

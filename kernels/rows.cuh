@@ -1,11 +1,14 @@
-// Rows of n elements, for the kernels that need a whole row before they can write any of it: softmax, norms and their kin.
+// Rows of n elements, for the kernels that need a whole row before they can write any of it: softmax, norms and their
+// kin.
 //
-// blockDim.x threads share a row: a whole block, or a warp or a part of one, of which a block has blockDim.y. The two
-// differ in block_combine alone, where the threads of a block have to wait for each other.
+// blockDim.x threads share a row. They are a whole block; or a warp or a part of a warp, and a block has blockDim.y of
+// these. The two cases differ only in block_combine, in which the threads of a block wait for each other.
 #pragma once
 #include "common.cuh"
 
-#ifndef HELD  // the most elements of a row that a thread holds, and threads of a block; launcher.py may define more
+// HELD: the largest number of a row's elements that a thread holds in registers. HELD_THREADS: the largest number of
+// threads of a block. launcher.py may define larger ones.
+#ifndef HELD
 #define HELD 4
 #define HELD_THREADS ROW_THREADS
 #endif
@@ -39,14 +42,14 @@ __device__ __forceinline__ Pair sum_pairs(long long n, F f) {
   return {R(a), R(b)};
 }
 
-// ------------------------------------------------------------------------------------------------- what a row is made of
+// ------------------------------------------------------------------------------------------------- elements of a row
 // x is the row's first element, or a function of the index, or two rows: then an element is a Pair.
 
 struct Rows { const T *a, *b; };
 template <typename X> struct Element { typedef R type; };
 template <> struct Element<Rows> { typedef Pair type; };
 
-// W neighbours in memory, which are moved at once, up to 16 bytes by an instruction, or one by one.
+// W neighbours in memory. They are moved together, up to 16 bytes by an instruction, or one by one.
 template <int W> struct alignas(W * sizeof(T) < 16 ? W * sizeof(T) : 16) Few { T of[W]; };
 
 template <typename X> constexpr bool IN_MEMORY = false;
@@ -91,10 +94,10 @@ __device__ __forceinline__ void read(Pair* v, Rows x, long long i, bool at_once)
 }
 
 // ------------------------------------------------------------------------------------------------- a row
-// Of W · blockDim.x neighbours each thread has W: 4 if the length of rows is a multiple of 4, otherwise 1. It reads N
-// elements at a time (4, or HELD), so that their loads do not wait for each other. If N elements are all that it has,
-// the row is held in registers; otherwise it is read again, from a cache, whenever it is needed. Natively, a row is
-// read element by element.
+// Each thread has W of W · blockDim.x neighbours: W is 4 if the length of rows is a multiple of 4, otherwise 1. A
+// thread loads N elements at a time (4, or HELD), so that the loads do not wait for each other. If a thread has no more
+// than N elements, it holds them in registers; otherwise it loads them again, from a cache, at each use. Natively, a
+// row is read element by element.
 
 template <int W, typename X, int N = 4>
 struct Row {
@@ -185,8 +188,8 @@ struct Row {
   }
 };
 
-// f(row), on a Row of n elements of x. others: the other arrays that f hands to row.map. Which thread has which element
-// decides the order of sums, so it depends on n alone, and not on where in memory a row lies.
+// Call f with a Row of n elements of x. others: the other arrays that f passes to row.map. The assignment of elements
+// to threads decides the order of sums, so it depends on n only and not on the alignment of the row.
 template <typename X, typename F, typename... P>
 __device__ __forceinline__ void with_row(long long n, X x, F f, const P*... others) {
   if constexpr (IN_MEMORY<X> && !ONE_THREAD) {

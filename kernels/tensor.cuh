@@ -1,11 +1,11 @@
 // Products of small matrices on tensor cores: PTX's mma.sync and ldmatrix, of GPUs from sm_80 on.
 //
-// A warp multiplies (16, K) by (K, 8), where K is 16 halves or bfloat16s, or 8 floats, of which TF32 keeps 10 bits after
-// the point. The products are exact, and the sums are floats. A lane holds a Fragment of the 16 × K numbers of an
-// operand; with g = lane / 4 and t = lane % 4, that is
+// A warp multiplies (16, K) by (K, 8), where K is 16 halves or bfloat16s, or 8 floats. TF32 keeps 10 bits of a float
+// after the point. The products are exact, and the sums are floats. A lane holds a Fragment of the 16 × K numbers of an
+// operand. With g = lane / 4 and t = lane % 4, it is
 //
 //   r[0], r[1]   rows g and g + 8, in the t-th 4 bytes of the first 16 bytes of k: two halves or a float
-//   r[2], r[3]   the same of the other 16 bytes
+//   r[2], r[3]   the same rows, in the other 16 bytes of k
 //
 // The columns of an operand on the right are the rows here. There are 16, for two products: {r[0], r[1]} are row g in
 // the first and in the other 16 bytes, {r[2], r[3]} row g + 8. A lane holds four numbers of a sum: (g, 2t), (g, 2t +
@@ -23,9 +23,9 @@ struct bfloat16 {
 
 template <bool, typename A, typename B> struct Either { typedef A type; };
 template <typename A, typename B> struct Either<false, A, B> { typedef B type; };
-typedef Either<TENSOR == 2, bfloat16, T>::type Factor;  // what an mma multiplies
+typedef Either<TENSOR == 2, bfloat16, T>::type Factor;  // the type that an mma multiplies
 
-template <typename E> constexpr int K = 32 / sizeof(E);  // of k, that an mma goes through
+template <typename E> constexpr int K = 32 / sizeof(E);  // the K of an mma, see above
 
 struct Fragment { unsigned r[4]; };
 
@@ -95,16 +95,16 @@ __device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_
 template <int LATEST>
 __device__ __forceinline__ void wait_for_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(LATEST) : "memory"); }
 
-// 2^x. The GPU's own instruction is off by two units in the last place, and gives 0 for what is below 1e-38.
+// 2^x. The GPU's instruction has errors of up to two units in the last place, and gives 0 for results below 1e-38.
 __device__ __forceinline__ float power_of_2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-// 16 rows from `row` on and K of k from `k` on, of an operand in shared memory: at(row, k) points to an element. ALONG:
-// neighbours along k lie side by side, 16 bytes of them at least, from multiples of 16 on. If not, those of rows do.
-// RIGHT: of the operand on the right. Floats are TF32 already.
+// The Fragment of rows from `row` on and k from `k` on, of an operand in shared memory; at(row, k) points to an
+// element. ALONG: neighbours along k are contiguous, at least 16 aligned bytes of them; otherwise neighbouring rows
+// are. RIGHT: for the operand on the right. Floats have been rounded to TF32 before.
 template <bool RIGHT, bool ALONG, typename E, typename F>
 __device__ __forceinline__ Fragment fragment(int row, int k, F at) {
   const int lane = threadIdx.x % 32;
@@ -122,8 +122,8 @@ __device__ __forceinline__ Fragment fragment(int row, int k, F at) {
   return f;
 }
 
-// Fragments of 8 floats of k and of the next 8, as one of 16 bfloat16s. A lane's neighbours are then floats whose k is 4
-// apart, in both operands, so each still meets its own.
+// The Fragments of 8 floats along k and of the next 8, joined to one Fragment of 16 bfloat16s. Two neighbours of a lane
+// are then floats whose k differ by 4. This is the same in both operands, so equal k still meet.
 template <bool RIGHT>
 __device__ __forceinline__ Fragment joined(const Fragment& f, const Fragment& next) {
   auto pair = [](unsigned low, unsigned high) { return bfloat16_pair(__uint_as_float(low), __uint_as_float(high)); };
