@@ -1,9 +1,9 @@
-"""The tests. Each folder tests a package of minigrad/, or something else:
+"""The tests. Most folders test the package of minigrad/ with the same name. The others:
 
-programs/ has programs made up at random, char_lm/ `minigrad train`, project/ what is true of the whole
-repository: its README, packages, defaults and command lines. oracle/ compares with other libraries where they are
-installed, and benchmarks/ measures; neither is part of an ordinary run. A module without test_ in its name helps the
-tests beside it, those in this folder help several folders."""
+programs/ runs random programs, char_lm/ tests `minigrad train`, and project/ tests the repository as a whole: its
+READMEs, packages, defaults and command lines. oracle/ compares with other libraries if they are installed, and
+benchmarks/ measures; neither is part of an ordinary run. Modules without test_ in their names are helpers: of their
+folder, or here of several folders."""
 
 from pathlib import Path
 

@@ -44,7 +44,7 @@ def seed():
 
 @pytest.fixture(scope="session")
 def thorough(pytestconfig):
-    """Are slow tests wanted, as in CI? Some tests then do more of the same."""
+    """True if slow tests run, as in CI. Some tests then try more cases."""
     return "not slow" not in pytestconfig.option.markexpr
 
 
@@ -65,7 +65,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def pytest_configure(config):
-    """Where the user's own folders cannot be used, what is compiled goes into one that goes with the session."""
+    """If the user's cache folder cannot be used, compiled kernels go to a folder of this test session."""
     check_launches()
     # A shell has a background job ignore Ctrl-C, and nohup SIGHUP; what the tests start would inherit that.
     for number, heard in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, lambda *args: None)):
@@ -98,7 +98,7 @@ def lacks(program):
 
 @pytest.fixture(scope="session")
 def a_compiler():
-    """The command of the C++ compiler. As the mark needs("g++"), for fixtures."""
+    """The command of the C++ compiler. It skips like the mark needs("g++"), for use in fixtures."""
     if reason := lacks("g++"):
         pytest.skip(reason)
     return find_compiler()

@@ -164,7 +164,7 @@ class Contract:
                 self._refuse(f"{condition} must be so")
 
     def _fits(self, x, array, known):
-        """Raise ContractError unless an array is what is declared."""
+        """Raise ContractError unless an array agrees with its declaration."""
         if array is None and x.null:
             return
 

@@ -196,7 +196,7 @@ def raises(error):
 
 
 class CUDARuntimeError(RuntimeError):
-    """CuPy's, of which there is none without CuPy."""
+    """A stand-in for CuPy's class of this name, for tests without CuPy."""
 
     def __init__(self, status):
         super().__init__("cudaErrorNamed: and so on")

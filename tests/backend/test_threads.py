@@ -69,7 +69,7 @@ def test_no_gradient_of_a_shared_leaf_is_lost(on):
 
 
 class Meet(mg.Op):
-    """y = a b, whose backward waits for that of the other thread, so that two walks run it at the same time."""
+    """y = a b. Its backward waits until the other thread runs it too, so that two walks run it at the same time."""
 
     cases = [mg.case((2,), (2,))]
     meeting = None

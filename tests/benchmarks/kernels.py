@@ -48,7 +48,7 @@ G = 1 << 30
 
 
 class Case(NamedTuple):
-    """One piece of work: a function of ours and one of PyTorch's, which return what is to be compared (or None)."""
+    """A case to measure: a function of ours and one of PyTorch's. They return the arrays to compare, or None."""
 
     ours: object
     torch: object

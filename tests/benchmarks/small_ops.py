@@ -3,8 +3,8 @@
     python tests/benchmarks/small_ops.py [--rounds 40] [--only softmax chain]
 
 "grad": the inputs require gradients, so the op is recorded in a graph, which is then dropped. "chain" is five ops and
-their backward. "large": what has an algorithm of its own, on a million numbers or more. Both libraries have a process
-of their own, and their turns are interleaved: see workers.py.
+their backward. "large": ops with their own algorithms for large arrays, on a million numbers or more. Both libraries
+have a process of their own, and their turns are interleaved: see workers.py.
 """
 
 import importlib

@@ -2,11 +2,12 @@
 
     python tests/benchmarks/time_to_loss.py tinyshakespeare.txt [--goal 1.88] [--preset fast] [--threads 1]
 
-nanoGPT        its CPU configuration and first weights on PyTorch, eager, until a validation after each 50 steps says so
+nanoGPT        its CPU configuration and first weights on PyTorch, eager, until a validation, after each 50 steps,
+reaches the goal
 minigrad       the recipe of `minigrad train --preset …`, to its last step, since the learning rate falls until then
 
-The loss is that of the whole last tenth of the text, in windows side by side; the table says if one misses the goal.
-Only training is timed, one after the other in a process each, from the second step on.
+The loss is the mean over the last tenth of the text, in consecutive windows. The table marks a run that misses the
+goal. Only training is timed, from the second step on; each contender runs in its own process, one after the other.
 
 On an AMD EPYC, losses on the whole last tenth of tiny Shakespeare:
 

@@ -1,4 +1,4 @@
-"""The examples, run small, print and find what is right."""
+"""The examples, with small sizes, print and find the right numbers."""
 
 import math
 import re

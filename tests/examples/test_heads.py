@@ -1,4 +1,4 @@
-"""The examples about heads, run small, print what is right and write their files."""
+"""The examples about heads, with small sizes, print the right numbers and write their files."""
 
 import re
 import xml.etree.ElementTree as xml

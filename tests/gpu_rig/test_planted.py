@@ -223,7 +223,7 @@ def test_more_shared_memory_than_asked_for(cupy, kernels, y):
 
 
 def test_a_thread_without_a_context(cupy, kernels, y):
-    """The driver's own functions do not make one, as those of the runtime do."""
+    """Functions of the runtime make a context; functions of the driver do not."""
     kernel, errors = kernels("bounded").kernel, []
     place = np.array([y.data.ptr], np.uint64)
     addresses = np.array([place.ctypes.data], np.uint64)

@@ -1,4 +1,4 @@
-"""Captured streams and graphs: what works, and what is refused with CUDA's own codes."""
+"""Captured streams and graphs: calls that work, and calls that fail with CUDA's own codes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""gradcheck finds every planted bug, and nothing wrong with what it was planted in, nor with what is only delicate."""
+"""gradcheck finds every planted bug. It passes the functions without the bugs, and right functions that are
+delicate."""
 
 import numpy as np
 import pytest

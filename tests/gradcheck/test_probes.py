@@ -1,5 +1,5 @@
-"""Each probe finds a bug that nothing else finds on an input that a developer would choose; and none fails what is
-right, but not made for what a probe hands it."""
+"""Each probe finds a bug that no other check finds on an input that a developer would choose. No probe fails a right
+function for inputs that it is not meant for."""
 
 import warnings
 from functools import partial

@@ -1,4 +1,4 @@
-"""MultiheadAttention: its three forms against a loop over heads and each other, gradients, and the exact identities."""
+"""MultiheadAttention: its three impls against a loop over heads and each other, gradients, and the exact identities."""
 
 import math
 import threading
@@ -16,7 +16,7 @@ from .heads import HS, IMPLS, NH, PADDING, B, C, S, T, close, data, layer
 
 
 def pattern_of(m, *args, **options):
-    """Return the layer's whole pattern, computed by a form that holds it."""
+    """Return the layer's whole pattern, computed by an impl that holds it."""
     m.impl = "batched" if m.impl == "fused" else m.impl
     return m(*args, need_weights=True, average_attn_weights=False, **options)[1]
 
@@ -47,9 +47,9 @@ ADDED = np.where(HIDDEN, -np.inf, np.arange(12.0).reshape(T, S) / 10)
 
 
 @pytest.mark.parametrize("nkv", [1, 2, 4])
-@pytest.mark.parametrize("form", IMPLS)
-def test_heads_that_share_keys_against_a_loop_over_heads(form, nkv):
-    m, query, key = layer(12, 4, impl=form, num_kv_heads=nkv), data(B, T, 12), data(B, S, 12)
+@pytest.mark.parametrize("impl", IMPLS)
+def test_heads_that_share_keys_against_a_loop_over_heads(impl, nkv):
+    m, query, key = layer(12, 4, impl=impl, num_kv_heads=nkv), data(B, T, 12), data(B, S, 12)
     expected, expected_pattern = by_hand(m, query.numpy(), *[key.numpy()] * 2, np.ones((B, 4, T, S), bool))
     close(m(query, key)[0], expected)
     close(pattern_of(m, query, key, key), expected_pattern)
@@ -68,7 +68,7 @@ def test_float_masks_are_added(attention):
     assert (both.detach().numpy()[0, :, :, 2:] == 0).all() and both.isfinite().all()
 
 
-# --------------------------------------------------------------------------------------------- three forms that are one
+# --------------------------------------------------------------------------------------------- three impls, one result
 
 SETTINGS = {
     "plain": dict(),
@@ -112,10 +112,10 @@ def built(name, dtype, on="cpu"):
     return m, [tensors[id(x)] for x in (query, key, value)], options
 
 
-def results(name, form, dtype, on="cpu"):
+def results(name, impl, dtype, on="cpu"):
     """Return the output and the gradients of inputs, gates and parameters, as float64 arrays."""
     m, inputs, options = built(name, dtype, on)
-    m.impl = form
+    m.impl = impl
     y, _ = m(*inputs, **options)
     weight = np.random.default_rng(0).standard_normal(y.shape)
     y.backward(mg.tensor(weight.astype(np.dtype(dtype)), device=on))
@@ -126,20 +126,20 @@ def results(name, form, dtype, on="cpu"):
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("dtype, slack", [(mg.float64, 1e-12), (mg.float32, 2e-5)])
 def test_the_three_forms_are_one(name, dtype, slack, device):
-    first, *others = (results(name, form, dtype, device.device) for form in IMPLS)
+    first, *others = (results(name, impl, dtype, device.device) for impl in IMPLS)
     for other in others:
         for a, b in zip(first, other, strict=True):
             np.testing.assert_allclose(a, b, 0, slack * max(1, np.abs(a).max()))
 
 
-OTHERS = [pytest.param(form, 1, marks=pytest.mark.slow) for form in IMPLS[:2]]  # with the same gradients: see above
+OTHERS = [pytest.param(impl, 1, marks=pytest.mark.slow) for impl in IMPLS[:2]]  # with the same gradients: see above
 
 
-@pytest.mark.parametrize("form, order", [("fused", 1), ("fused", 2), *OTHERS])
+@pytest.mark.parametrize("impl, order", [("fused", 1), ("fused", 2), *OTHERS])
 @pytest.mark.parametrize("name", SETTINGS)
-def test_gradients(name, form, order, how):
+def test_gradients(name, impl, order, how):
     m, inputs, options = built(name, mg.float64)
-    m.impl = form
+    m.impl = impl
     leaves = list({id(x): x for x in inputs}.values())
 
     def call(m, *xs):
@@ -182,30 +182,30 @@ def inner(x, y):
 
 def test_all_layers_take_one_form_in_a_block_of_one_thread():
     marks = {"per_head": "cat", "batched": "attention_pattern", "fused": "attention"}
-    layers = {form: nn.MultiheadAttention(8, 2, impl=form, batch_first=True) for form in IMPLS}
+    layers = {impl: nn.MultiheadAttention(8, 2, impl=impl, batch_first=True) for impl in IMPLS}
     x, found = mg.randn(1, 3, 8), []
 
-    def forms(wanted):
-        for form, attention in layers.items():
+    def check_impls(wanted):
+        for impl, attention in layers.items():
             seen = []
             with mg.autograd.watch(lambda op, given, made, seen=seen: seen.append(op.name)):
                 attention(x)
-            assert marks[wanted or form] in seen and attention.impl == form
+            assert marks[wanted or impl] in seen and attention.impl == impl
 
-    for form in IMPLS:
-        with force_impl(form):
-            forms(form)
+    for impl in IMPLS:
+        with force_impl(impl):
+            check_impls(impl)
             with force_impl(None):
-                forms(None)
-            forms(form)
-            other = threading.Thread(target=lambda: found.append(forms(None)))
+                check_impls(None)
+            check_impls(impl)
+            other = threading.Thread(target=lambda: found.append(check_impls(None)))
             other.start()
             other.join()
-    forms(None)
+    check_impls(None)
     assert len(found) == len(IMPLS)
     with pytest.raises(RuntimeError, match="stop"), force_impl("batched"):
         raise RuntimeError("stop")
-    forms(None)
+    check_impls(None)
     handle = layers["fused"].register_head_hook("z", lambda layer, z: found.append(z))
     with force_impl("fused"):
         layers["fused"](x)
@@ -249,9 +249,9 @@ def test_attention_refuses_what_does_not_fit(attention):
         attention(data(B, T, C))
 
 
-@pytest.mark.parametrize("form", IMPLS)
-def test_attention_dropout_only_in_training(form):
-    m = nn.MultiheadAttention(C, NH, dropout=0.5, impl=form, batch_first=True)
+@pytest.mark.parametrize("impl", IMPLS)
+def test_attention_dropout_only_in_training(impl):
+    m = nn.MultiheadAttention(C, NH, dropout=0.5, impl=impl, batch_first=True)
     x = mg.randn(B, T, C)
     assert not (m(x)[0] == m(x)[0]).all()
     m.eval()

@@ -28,8 +28,8 @@ def test_load_from_heads_is_the_definition(nkv):
         q, k, v = x @ W_Q[i], x @ W_K[i * nkv // nh], x @ W_V[i * nkv // nh]
         heads.append((q @ k.mT / math.sqrt(d_k)).softmax(-1) @ v)
     expected = (mg.cat(heads, -1) @ W_O).numpy()
-    for bias, form in itertools.product((True, False), IMPLS):
-        m = layer(bias=bias, impl=form)
+    for bias, impl in itertools.product((True, False), IMPLS):
+        m = layer(bias=bias, impl=impl)
         assert m.load_from_heads(W_Q, W_K, W_V, W_O) is m
         close(m(x)[0], expected)
         close(m(x, x.clone(), x)[0], expected)
@@ -102,10 +102,10 @@ def test_rotary_turns_by_the_position_and_products_depend_on_distance_alone():
 # ------------------------------------------------------------------------------------------------------------ the cache
 
 
-@pytest.mark.parametrize("form", ["batched", "fused"])
+@pytest.mark.parametrize("impl", ["batched", "fused"])
 @pytest.mark.parametrize("made", [{}, dict(num_kv_heads=2), dict(positions="rotary")], ids=str)
-def test_a_cache_in_parts_is_the_whole(form, made):
-    m, x = layer(8, 4, impl=form, **made), data(B, 7, 8)
+def test_a_cache_in_parts_is_the_whole(impl, made):
+    m, x = layer(8, 4, impl=impl, **made), data(B, 7, 8)
     with mg.no_grad():
         whole, _ = m(x, is_causal=True)
         cache, parts = m.new_cache(B, 7), []

@@ -1,4 +1,4 @@
-"""Losses against NumPy; class weights and probabilities; what is refused."""
+"""Losses against NumPy; class weights and probabilities; wrong arguments."""
 
 import numpy as np
 import pytest

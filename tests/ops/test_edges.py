@@ -1,5 +1,5 @@
-"""Public functions at their limits: defaults, dims, sizes of 0 and 1. A bound is accepted, and what is beyond it is
-refused."""
+"""Public functions at their limits: defaults, dims, sizes of 0 and 1. A bound is accepted, and a value beyond it
+raises."""
 
 import math
 

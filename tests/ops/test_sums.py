@@ -1,7 +1,7 @@
 """Long sums of float32 and float16 are right to the last digit, in every op that sums.
 
 A float that numbers are added to one by one loses digits as it grows, and at 2^24 stays there when 1 is added (float16:
-at 2048). All numbers have one sign here, so that the sum's relative error is that of the summing."""
+at 2048). All numbers have one sign here, so that the inputs' rounding does not enlarge the sum's relative error."""
 
 import math
 import os

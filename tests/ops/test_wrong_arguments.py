@@ -1,4 +1,4 @@
-"""Every public function, given something else in place of each Tensor: it works, or the error says what is wrong."""
+"""Every public function with another object in place of each Tensor: it works, or its error names the argument."""
 
 import inspect
 import typing

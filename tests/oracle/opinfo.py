@@ -1,9 +1,9 @@
-"""PyTorch's own sample inputs for every op that minigrad has under its name: the one oracle that nobody here wrote.
+"""PyTorch's own sample inputs for every op that minigrad has under the same name: an oracle that we did not write.
 
     python -m tests.oracle.opinfo [NAME …]    how many samples of each op agree
 
 They are compared in values, shapes, dtypes, first and second derivatives.
-A sample that minigrad refuses, where PyTorch does not, is no mistake; the error says what is missing. All else is."""
+A sample for which minigrad raises an error that names a missing feature is no mistake. Any other difference is."""
 
 import collections
 import inspect

@@ -159,8 +159,8 @@ def data_written(folder):
 
 @contextlib.contextmanager
 def same_numbers(m, first_weights, models):
-    """In it, m (torch or minigrad) draws NumPy's random numbers. A model that goes to its device becomes float64, and
-    gets the first weights: those in the list, or its own, which are put there."""
+    """Within the with-block, m (torch or minigrad) draws NumPy's random numbers. A model that is moved to its device
+    becomes float64. It takes its first weights from the list, or puts its own into the list if that is empty."""
     rng, to = np.random.default_rng(1), m.nn.Module.to
 
     def moved(self, *args, **kwargs):

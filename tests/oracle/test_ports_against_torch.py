@@ -1,4 +1,4 @@
-"""Programs typed for PyTorch, run by both: what comes out over 20 steps in float64 is the same.
+"""Programs written for PyTorch, run by both libraries: over 20 steps in float64 their results are the same.
 
 They are ours, in the style of well-known ones. `m` is torch or minigrad, and nothing else differs; the first weights
 are torch's."""

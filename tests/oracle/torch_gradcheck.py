@@ -67,7 +67,7 @@ def objection(report, function, fast=False):
 
 
 def caught(report, fast=False):
-    """Does it object to the wrong gradient, and not to the right one?"""
+    """True if it objects to the wrong gradient and accepts the right one."""
     return objection(report, report.right, fast) is None and objection(report, report.bug, fast) is not None
 
 

@@ -122,7 +122,7 @@ WRITTEN = ["kernels/any.cu", "tests/a.py", ".gpu-rig/run", "heads.html", "ledger
 
 
 def test_names_exist():
-    """nn.GPT, mg.grad, study.ledger(…): what is quoted under the name of a module is in it."""
+    """Names that are quoted with their module, such as nn.GPT or study.ledger(…), exist in it."""
     modules = {"mg": minigrad, "minigrad": minigrad, "nn": nn, "optim": optim, "study": study, "viz": viz}
     names = [(doc, re.match(r"(mg|minigrad|nn|optim|study|viz)((?:\.\w+)+)", code)) for doc, code in QUOTED]
     names = [(doc, match[1], match[2][1:].split(".")) for doc, match in names if match]
@@ -219,7 +219,7 @@ def run(command, cwd, **kwargs):
 
 
 def short(line):
-    """The line, or what stands in for it where it would start this test again, or take minutes."""
+    """The line, or a shorter command in its place if it would start this test again or take minutes."""
     words = shlex.split(line, comments=True)
     if words[:2] == ["make", "test"]:
         return "make test PYTEST_ARGS='--collect-only -q'"

@@ -51,7 +51,7 @@ def test_what_is_recorded_and_loaded(ran):
 
 
 def test_one_prediction_only():
-    """A prediction at position 9 sends no gradient to what comes after it."""
+    """A prediction at position 9 sends no gradient to later positions."""
     names = {}
     exec(compile(CODE.partition("flow_of_one")[0], "README.md", "exec"), names)
     model, x, only = names["model"], names["x"], names["only"]

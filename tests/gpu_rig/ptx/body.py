@@ -340,7 +340,7 @@ class Body:
         return f"u32 r[4]; load_matrices(t, {row}, {str(transposed).lower()}, r); {' '.join(results)}"
 
     def do_cp(self, name, modifiers, operands):
-        """Copies are made at the wait for them: what does not wait reads what was there before."""
+        """cp.async. A copy happens at the wait for it, so that a kernel that does not wait reads the old values."""
         if modifiers == ["async", "commit_group"]:
             return "t.group++;"
         if modifiers == ["async", "wait_group"]:

@@ -166,7 +166,7 @@ def comparison(name, kind):
 
 
 def conversion(modifiers, to, of):
-    """cvt, from a value a of type `of`: the C++ of what is written. `modifiers` are without .ftz."""
+    """The C++ expression of cvt, from a value a of type `of`. `modifiers`: without .ftz."""
     rounding, saturate = [m for m in modifiers if m != "sat"], "sat" in modifiers
     integer = to not in FLOATS
     if of not in FLOATS:

@@ -1,4 +1,4 @@
-"""Wrong for repeated, missing or short indices, and for what is broadcast."""
+"""Functions that are wrong for repeated, missing or short indices, or for broadcast inputs."""
 
 import numpy as np
 
@@ -59,7 +59,7 @@ def multiplied(dy, x, y, reduce):
 
 
 def static_pattern(g, shape):
-    """Sums dims by what was known of them when the graph was made: only leading dims were seen to be broadcast."""
+    """Sums only leading dims, as if the graph had been made when no other dim was known to be broadcast."""
     extra = g.ndim - len(shape)
     g = g.sum(tuple(range(extra)))
     return g if g.shape == shape else g[tuple(slice(0, n) for n in shape)]

@@ -1,4 +1,4 @@
-"""Wrong for certain shapes: what is not square, what is square, what leaves a remainder."""
+"""Functions that are wrong for certain shapes: square, not square, or not a multiple of a block."""
 
 import numpy as np
 
