@@ -23,7 +23,7 @@ def device_count() -> int:
 
 def synchronize() -> None:
     """Wait until the GPU has finished all work. Raises DeviceError if there is none."""
-    backend.get("cuda").synchronize()
+    backend.cuda().synchronize()
 
 
 def set_float32_matmul_precision(precision: str) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .backend import reference
 from .backend.devices import device as named
+from .backend.numpy import Numpy
 from .backend.philox import Draw
 from .base.capturing import refuse_within
 from .base.locks import drawing
@@ -60,17 +61,17 @@ class Generator:
 
     # A backend computes the numbers, which are an array of its own.
 
-    def words(self, n: int, backend: Any = reference) -> Any:
+    def words(self, n: int, backend: Numpy = reference) -> Any:
         """Return the next n words: (n,), uint32."""
         return backend.random_words(self.reserve(n), n)
 
-    def uniform(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, backend: Any = reference) -> Any:
+    def uniform(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, backend: Numpy = reference) -> Any:
         """Return numbers in [0, 1) as an array of a shape and float dtype, with 53 random bits in float64, 24 in
         float32 and 11 in float16."""
         n, dtype = math.prod(shape), np.dtype(dtype)
         return backend.random_uniform(self.reserve(2 * n if dtype == np.float64 else n), shape, dtype)
 
-    def normal(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, backend: Any = reference) -> Any:
+    def normal(self, shape: tuple[int, ...], dtype: DTypeLike = np.float64, backend: Numpy = reference) -> Any:
         """Return standard normal numbers as an array of a shape and float dtype, by Box and Muller's transform in
         float64."""
         pairs = -(-math.prod(shape) // 2)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ..backend.devices import device as Device
+    from ..backend.numpy import Numpy
 
 
 class GraphError(RuntimeError):
@@ -31,7 +32,7 @@ class Storage:
     walk = 0  # the number of the latest backward walk, of any thread
     _walks = itertools.count(1)
 
-    def __init__(self, backend: Any):
+    def __init__(self, backend: "Numpy"):
         self.backend = backend
         self.version = 0
         self.born = Storage.walk

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from ..backend.numpy import Numpy
 from ..base.capturing import thread, user_place
 from ..base.errors import devices_differ
 from ..base.locks import accumulating
@@ -52,7 +53,7 @@ class Op:
 
     # What every run sets.
     params: dict[str, Any]
-    backend: Any
+    backend: Numpy
     wrap: Callable[..., Any]  # makes a Tensor of an array
     needs: tuple[bool, ...]
 
@@ -290,7 +291,7 @@ def _defaults_of(function: Any) -> dict[str, Any]:
     return dict(zip(names[len(names) - len(values) :], values)) | (function.__kwdefaults__ or {})
 
 
-def _storage_of_view(backend: Any, array: Any, inputs: tuple[Any, ...]) -> Storage | None:
+def _storage_of_view(backend: Numpy, array: Any, inputs: tuple[Any, ...]) -> Storage | None:
     """The storage of the input that `array` is, or is a view of; None if the array has memory of its own.
 
     NumPy and CuPy set the base of a view to the array that owns the memory. Only where a base is neither of the two

@@ -31,12 +31,12 @@ def once(make):
     return get
 
 
-def get(name):
+def get(name: str) -> Numpy:
     """Return the backend of a device, 'cpu' or 'cuda'. Raises DeviceError, which names the missing program."""
     if name == "cpu":
         return cpu()
     if name == "cuda":
-        return _cuda()
+        return cuda()
     return get(device(name))  # device() takes 'cuda:0' too, and raises ValueError for an unknown name
 
 
@@ -72,7 +72,8 @@ def cpu_backend(name):
 
 
 @once
-def _cuda():
+def cuda():
+    """Return the backend of the GPU. Raises DeviceError, which names the missing program."""
     from .runners import gpu
 
     reason = gpu.why_not()

@@ -9,6 +9,7 @@ from .. import dtypes
 from ..autograd import GraphError, Storage, is_grad_enabled
 from ..autograd.arguments import check_arguments, kind_of
 from ..backend import get as get_backend
+from ..backend.numpy import Numpy
 from ..dtypes import float32
 from ..ops.args import shape_of
 from ..typing import Array, DTypeLike, Number, Size
@@ -21,7 +22,7 @@ def _finish(array: Any, device: str, requires_grad: bool) -> Tensor:
     return from_backend(backend.from_numpy(array), backend, requires_grad)
 
 
-def from_backend(array: Any, backend: Any, requires_grad: bool = False) -> Tensor:
+def from_backend(array: Any, backend: Numpy, requires_grad: bool = False) -> Tensor:
     """Return a Tensor around an array of a backend. They share memory."""
     x = Tensor._wrap(array, Storage(backend))
     return x if requires_grad is False else x.requires_grad_(requires_grad)

@@ -90,7 +90,7 @@ def test_a_pickle_of_a_gpu_tensor_says_what_is_missing(cupy, monkeypatch):
     def missing():
         raise backend.DeviceError("device 'cuda': CuPy and a driver are here, but no GPU was found")
 
-    monkeypatch.setattr(backend, "_cuda", missing)
+    monkeypatch.setattr(backend, "cuda", missing)
     with pytest.raises(backend.DeviceError, match="no GPU was found"):
         pickle.loads(pickled)
 

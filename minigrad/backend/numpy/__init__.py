@@ -28,7 +28,8 @@ from .softmax import Softmax
 
 
 class Numpy(Movement, Index, Elementwise, Matmul, Softmax, Norm, CrossEntropy, Attention, Random, Optim, Reduce):
-    """Every primitive, on np.ndarray."""
+    """Every primitive, on np.ndarray. It is also the type of a backend: mypy checks against it which primitives the ops
+    call, and with how many arguments."""
 
 
 NAMES = [

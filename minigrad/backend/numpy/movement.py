@@ -14,14 +14,18 @@ class Movement:
     warns = True  # True: primitives must be called within quietly(). False: they silence NumPy themselves
 
     asarray = staticmethod(np.asarray)  # an array of this backend from a scalar or another array
-    zeros = staticmethod(np.zeros)
-    full = staticmethod(np.full)
     overlap = staticmethod(np.may_share_memory)
-    quietly = staticmethod(
-        functools.partial(np.errstate, all="ignore")
-    )  # a block in which NumPy warns of no NaN or Inf
+    quietly = staticmethod(functools.partial(np.errstate, all="ignore"))  # a with-block without warnings of NaN and Inf
 
-    def to_numpy(self, x):
+    def zeros(self, shape, dtype):
+        """A new array of zeros."""
+        return np.zeros(shape, dtype)
+
+    def full(self, shape, value, dtype):
+        """A new array with one value in all elements."""
+        return np.full(shape, value, dtype)
+
+    def to_numpy(self, x: np.ndarray) -> np.ndarray:
         """The values on the host: a copy, or on a CPU the array itself."""
         return x
 
