@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 from ..dtypes import DEFAULT_FLOAT
 from ..ops.public import cat, stack
@@ -201,11 +200,11 @@ class MultiheadAttention(HeadAccess):
     def _projected_sizes(self):
         return [n * d for n, d in self.sizes]
 
-    def weights(self) -> tuple[Any, ...]:
+    def weights(self) -> tuple[Tensor, ...]:
         """Return W_q (nh·d_k, C), W_k (nkv·d_k, C) and W_v (nkv·d_v, C)."""
         return self.in_proj_weight.split(self._projected_sizes)
 
-    def biases(self) -> tuple[Any, ...]:
+    def biases(self) -> tuple[Tensor | None, ...]:
         """Return b_q (nh·d_k,), b_k (nkv·d_k,) and b_v (nkv·d_v,); three times None for a layer without biases."""
         return (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.split(self._projected_sizes)
 

@@ -1,7 +1,7 @@
 """The heads of a MultiheadAttention one by one: their matrices, hooks on what they compute, and loading them."""
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from ..autograd import Handle
 from ..ops.public import cat
 from ..tensor import Tensor, as_tensor, check_same_kind, zeros
+from ..typing import Array
 from . import init
 from .module import Module, Parameter
 
@@ -106,7 +107,13 @@ class HeadAccess(Module):
                 x = replacement
         return x
 
-    def load_from_heads(self, W_Q: Any, W_K: Any, W_V: Any, W_O: Any) -> Self:
+    def load_from_heads(
+        self,
+        W_Q: Sequence[Tensor | Array],
+        W_K: Sequence[Tensor | Array],
+        W_V: Sequence[Tensor | Array],
+        W_O: Tensor | Array,
+    ) -> Self:
         """Take the matrices of single heads, Tensors or arrays: W_Q nh times (C, d_k), W_K nkv times (C, d_k), W_V nkv
         times (C, d_v), and W_O (nh·d_v, C). Return self.
 

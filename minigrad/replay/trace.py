@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..autograd import GraphError, Op, mode
+from ..autograd import GraphError, Node, Op, Storage, mode
 from ..base.capturing import thread, user_place
 from ..tensor import Tensor
 from .addresses import AddressSpace
@@ -16,8 +16,8 @@ class TensorParts(NamedTuple):
     """The parts of a captured Tensor. node and storage are None for a bare array."""
 
     array: Any
-    node: Any
-    storage: Any
+    node: Node | None
+    storage: Storage | None
 
 
 class ParameterBuffer(NamedTuple):
@@ -56,7 +56,7 @@ class OpEntry(TraceEntry):
 
     def __init__(self, kind, guard):
         super().__init__(kind, guard)
-        self.op: Any = None  # the op that it adds to the captured graph, or None
+        self.op: Op | None = None  # the op that it adds to the captured graph, or None
         self.outputs: list[TensorParts | None] = []  # None for an output that was not needed
         self.returns_tuple = False
         self.varying: int | None = None  # the position of an input that is a per-call value

@@ -18,7 +18,7 @@ from ..nn import Dropout
 from ..nn import functional as F
 from ..nn.positions import rotary
 from ..ops import public as ops
-from ..tensor import tensor
+from ..tensor import Tensor, tensor
 from .layers import attention_layers, numbers_of_heads
 from .names import Part, part_of
 from .stream import stream_of
@@ -78,7 +78,7 @@ class EdgeCut:
     def __init__(self, stream, source, target, input, removed):
         self.stream, self.source, self.target, self.removed = stream, source, target, removed
         # The state of one forward:
-        self.difference: Any = None  # the return value of removed()
+        self.difference: Tensor | None = None  # the return value of removed()
         self.read: Any = None  # the stream that the target reads
         self.has_written = False  # True after the source has run
         writer = source.path.removesuffix(BIAS)

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from ..nn.module import Module
     from ..training.text import CharVocab
 
+    Sequences = Sequence[Sequence[str]]  # a text for each token of each sequence
+    Texts = str | Sequence[str] | Sequences | Mapping[str, tuple[Sequences, Sequences]]
+
 SHAPES = {  # {attribute of a LayerTrace with an axis of heads: its shape}
     "q": "(B, n, T, d_k)", "k": "(B, n, S, d_k)", "v": "(B, n, S, d_v)", "scores": "(B, n, T, S)",
     "pattern": "(B, n, T, S)", "z": "(B, n, T, d_v)",
@@ -129,7 +132,7 @@ class HeadTrace:
         """The paths of the layers that have run."""
         return (path for path, calls in self._calls.items() if calls)
 
-    def table(self, stats: Iterable[str] | None = None, tokens: Any = None) -> HeadTable:
+    def table(self, stats: Iterable[str] | None = None, tokens: Array | Tensor | None = None) -> HeadTable:
         """Return a HeadTable of statistics of the layers' last forwards.
 
         stats: names of STATS (None: all that can be computed). tokens: (B, T) ints, for statistics that need them
@@ -156,7 +159,7 @@ class HeadTrace:
         return HeadTable(columns, self._heads)
 
     def to_html(
-        self, path: FilePath, tokens: Any = None, title: str = "Attention heads",
+        self, path: FilePath, tokens: "Texts | None" = None, title: str = "Attention heads",
         importance: Mapping[str, Mapping[str, Array]] | None = None, flow: report.FlowData | None = None,
         vocab: "Callable[[int], str] | Sequence[str] | CharVocab | None" = None, of: str = "the loss",
         losses: Array | None = None, lessons: Iterable[report.LessonData] = (), limit: int = report.LIMIT,
@@ -201,7 +204,7 @@ class HeadTrace:
             limit=limit,
         )
 
-    def labels(self, tokens: Any, vocab: Any = None) -> Any:
+    def labels(self, tokens: Any, vocab: Any = None) -> Any:  # Any: the types of to_html, and what report.page takes
         """Return the `tokens` of report.page from the `tokens` and `vocab` of to_html."""
         if tokens is None and self.tokens is not None:
             text = vocab if callable(vocab) else str if vocab is None else getattr(vocab, "chars", vocab).__getitem__

@@ -17,10 +17,10 @@ import shutil
 import subprocess
 import textwrap
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from ..ops.derivatives import derivative, letters_of
 from ..tensor import ones
 from ..typing import FilePath
 from .labels import DARK, DIM, FONT, GREY, STYLES, boxed, count, line, parameter, small
+
+if TYPE_CHECKING:
+    from ..nn.module import Module
 
 DIRECTIONS, SHOWN = ("forward", "backward"), ("shape", "grad_norm")
 START = "*"  # stands for the caller, who uses the results
@@ -81,7 +84,7 @@ class Graph:
 def graph(
     tensors: Any,
     *,
-    names: Any = None,
+    names: "Module | Mapping[str, Value] | None" = None,
     direction: str = "forward",
     show: Iterable[str] = ("shape",),
 ) -> Graph:
