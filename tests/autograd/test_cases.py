@@ -21,7 +21,7 @@ def test_apart_is_apart_from_itself_and_from_0(size):
     assert size < 12 or (np.sort(x) != x).any()  # in no order
 
 
-def test_what_is_drawn():
+def test_drawn_inputs_have_the_declared_distribution():
     x = draw(normal((50, 40)))
     assert abs(x.mean()) < 0.1 and abs(x.std() - 1) < 0.1
     x = draw(uniform((1000,), -3, 5))
@@ -92,7 +92,7 @@ def test_a_declaration_is_found_by_its_name_class_or_function():
             declaration_of(unknown)
 
 
-def test_what_an_op_says_of_itself_stands():
+def test_an_op_of_a_user_is_primitive_only_if_it_says_so():
     """An op of a user is taken to compute in NumPy, unless it declares that it only calls primitives."""
 
     class Twice(mg.Op):

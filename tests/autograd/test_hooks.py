@@ -94,7 +94,7 @@ def test_retain_grad():
     assert not np.shares_memory(h.grad.array, x.grad.array)
 
 
-def test_what_a_hook_keeps_and_returns_is_not_the_grad():
+def test_gradients_that_a_hook_keeps_do_not_share_memory_with_grad():
     x, kept = leaf(3), []
     x.register_hook(lambda g: kept.extend([g, g * 2]) or kept[1])
     (x * 1).sum().backward()

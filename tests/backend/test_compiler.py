@@ -89,7 +89,7 @@ def test_a_folder_of_someone_else_is_refused(cache):
         folder()
 
 
-def test_where_the_folder_is(monkeypatch, tmp_path):
+def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     for name in ("MINIGRAD_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -249,7 +249,7 @@ def test_a_kernel_that_does_not_say_what_it_needs_is_refused(declared, message):
         Contract("k", KERNEL.replace("ROWS", declared))
 
 
-def test_what_is_only_read_may_be_read_only():
+def test_inputs_may_be_read_only_arrays():
     x = np.full((3, 4), 2, F32)
     x.flags.writeable = False
     assert NativeKernels().global_norm([x, x]) == pytest.approx(96**0.5)

@@ -44,7 +44,7 @@ def test_arrays_go_there_and_back(on, shape, dtype):
     np.testing.assert_array_equal(on.to_numpy(y), x, strict=True)
 
 
-def test_what_comes_back_is_a_copy(on):
+def test_to_numpy_and_from_numpy_copy(on):
     y = on.from_numpy(x := normal(3))
     on.to_numpy(y)[:] = 0
     x[:] = 0
@@ -239,7 +239,7 @@ def a_machine(**changes):
         ({}, None),
     ],
 )
-def test_what_is_missing_is_said(monkeypatch, changes, message):
+def test_the_error_names_the_missing_program(monkeypatch, changes, message):
     found = changes.pop("headers", ("/include", 1, 1))
     monkeypatch.setattr(nvrtc, "headers", lambda: found)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)

@@ -117,7 +117,7 @@ def test_threads_for_a_row():
     assert threads == [32, 32, 32, 64, 64, 128, 512, 512, 512]
 
 
-def test_how_dims_that_go_and_stay_are_folded():
+def test_reduced_and_kept_dims_are_merged():
     assert reduction((2, 3, 4), None, (0, 1), False) == ([(1, 6, 4)], (1, 1, 4), (4,), None)
     assert reduction((2, 1, 4), None, (0, 2), True) == ([(1, 8, 1)], (1, 1, 1), (1, 1, 1), None)  # 1 parts nothing
     assert reduction((2, 3, 4), None, (0, 2), True)[0] == [(6, 4, 1), (1, 2, 3)]  # the last run first

@@ -165,7 +165,7 @@ def test_long_sums_lose_few_digits(n, m):
         assert np.abs(NativeKernels().matmul(x, w) / exact - 1).max() < 1e-5
 
 
-def test_what_is_no_float32_or_float64_is_numpys(monkeypatch):
+def test_numpy_multiplies_dtypes_other_than_float32_and_float64(monkeypatch):
     on = Native()
     monkeypatch.setattr(on, "_start", lambda *args: pytest.fail("a kernel ran"))
     for dtype in ("float16", "int64", "bool"):

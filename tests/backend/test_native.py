@@ -37,7 +37,7 @@ def test_an_unknown_choice_is_told():
 
 
 @pytest.mark.needs("g++")
-def test_what_is_small_or_not_float_is_numpys(monkeypatch):
+def test_numpy_computes_small_arrays_and_other_dtypes(monkeypatch):
     on = Native()
     monkeypatch.setattr(on, "_start", lambda *args: pytest.fail("a kernel ran"))
     on.mul(np.ones(10, np.float32), 2)
@@ -84,7 +84,7 @@ COUNT = "import minigrad as mg; print(mg.backend.cpu().threads)"
 
 @pytest.mark.needs("g++")
 @pytest.mark.parametrize("wanted, threads", [("1", 1), (" 2,4", 2), ("0", None), ("many", None), ("9" * 30, 1024)])
-def test_how_many_threads_compute(wanted, threads):
+def test_the_number_of_threads_follows_the_environment(wanted, threads):
     """The number of threads is OMP_NUM_THREADS if that is a number, otherwise the cores that this process may use."""
     assert run(COUNT, OMP_NUM_THREADS=wanted)[0] == str(threads or len(os.sched_getaffinity(0)))
 

@@ -87,7 +87,7 @@ def test_one_key_with_most_of_the_weight_leaves_no_more_rounding_than_numpys():
     assert ours < 1.2 * numpys
 
 
-def test_who_sees_nothing_has_no_gradient():
+def test_queries_that_see_nothing_have_no_gradient():
     rng, on = np.random.default_rng(0), Native()
     for S in (70, 0):  # what the first leaves in memory is not the second's
         q, k, v, do = (rng.standard_normal((1, 1, n, 16)).astype("f4") for n in (40, S, S, 40))

@@ -150,7 +150,7 @@ def test_denormals_are_not_flushed_to_zero():
     assert nvrtc.compile_source(SOURCE, "denormals", "90")[:4] == b"\x7fELF"
 
 
-def test_what_does_not_compile_is_said():
+def test_a_compiler_error_has_nvrtcs_message():
     with pytest.raises(CompilerError, match=r"(?s)NVRTC cannot compile bad:\n.*identifier .y. is undefined"):
         nvrtc.compile_source("int x = y;", "bad", "90")
 

@@ -90,7 +90,7 @@ def test_state_is_two_integers_and_goes_on_from_there():
     {"seed": -1, "offset": 0}, {"seed": 1, "offset": -1}, {"seed": 2**64, "offset": 0}, {"seed": 1, "offset": 2**63},
     {"seed": [1], "offset": [2]}, {"seed": 10**400, "offset": None},
 ], ids=lambda state: str(state)[:40])  # fmt: skip
-def test_what_is_no_state_is_refused(state):
+def test_a_wrong_random_state_raises(state):
     g = mg.Generator(3)
     mg.randn(5, generator=g)
     before = g.state

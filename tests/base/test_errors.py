@@ -66,7 +66,7 @@ def test_an_error_says_what_to_write(name):
 
 
 @pytest.mark.parametrize("name", WARNINGS)
-def test_where_nothing_would_happen_a_warning_says_so(name):
+def test_calls_without_an_effect_warn(name):
     act, words = WARNINGS[name]
     with pytest.warns(UserWarning, match=words):
         act()

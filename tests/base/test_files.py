@@ -24,7 +24,7 @@ def listing(folder):
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "link to a pipe"])
-def test_what_is_no_file_is_not_replaced_by_one(tmp_path, path, kind):
+def test_folders_and_pipes_are_not_replaced_by_files(tmp_path, path, kind):
     os.mkdir(path) if kind == "folder" else os.mkfifo(path)
     if kind == "link to a pipe":
         (tmp_path / "link").symlink_to(path)

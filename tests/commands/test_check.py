@@ -224,7 +224,7 @@ def test_a_file_called_like_a_module_without_a_file(tmp_path, capsys):
     assert "another module is called 'sys' already; rename the file" in capsys.readouterr().err
 
 
-def test_what_cannot_be_decided_is_no_success(tmp_path, capsys):
+def test_an_undecided_check_is_no_success(tmp_path, capsys):
     """The gradient of √x at 0 is infinite: NONFINITE, which is not FAIL, and does not pass either."""
     (tmp_path / "roots.py").write_text(
         "import minigrad as mg\nfrom minigrad.autograd.cases import Fixed\n\n"

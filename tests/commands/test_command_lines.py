@@ -95,7 +95,7 @@ def test_the_help_of_a_command_has_an_example(word, capsys):
         (["sample", "none"], "minigrad sample: there is no checkpoint none"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_line_that_begins_with_what_was_typed(argv, line, capsys):
+def test_errors_are_one_line_that_begins_with_the_command(argv, line, capsys):
     assert outcome(capsys, *argv) == (2, "", f"{line}\n")
 
 

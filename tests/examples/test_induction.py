@@ -53,7 +53,7 @@ def test_accuracy_counts_from_the_second_period_on(example):
     assert example.accuracy(Told(16, 24), 16) == 0.5
 
 
-def test_what_induction_heads_are_trained_and_measured_on(example):
+def test_the_task_repeats_random_tokens(example):
     ((x, y),) = example.batches(5, n=3)
     assert x.shape == y.shape == (3, example.T) and (y[:, :4] == -100).all() and (y[:, 4:-1] == x[:, 5:]).all()
     assert (x[:, 5:] == x[:, :-5]).all() and (y[:, -1] == x[:, -5]).all()  # one period later, the same again

@@ -43,7 +43,7 @@ def test_solutions_pass(n, mine):
 
 
 @pytest.mark.parametrize("n", SOLVED)
-def test_what_is_not_written_waits(n, mine):
+def test_an_unwritten_step_names_its_first_open_line(n, mine):
     text = learn.skeleton(SOLVED[n])
     assert "..." in text and "# end" not in text and len(text) < len(SOLVED[n])
     (mine / learn.FILES[n - 1].name).write_text(text, encoding="utf-8")

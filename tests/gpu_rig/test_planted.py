@@ -77,7 +77,7 @@ def wait(cupy):
     cupy.cuda.get_current_stream().synchronize()
 
 
-def test_what_is_right_passes(cupy, kernels, y):
+def test_right_kernels_pass(cupy, kernels, y):
     kernels("vectors")((1,), (16,), (y, y[16:]))
     kernels("shared")((1,), (32,), (y, np.int32(0), np.int32(0)))
     np.testing.assert_array_equal(y.get()[:32], 1)

@@ -97,7 +97,7 @@ def test_a_race_is_found(entry, what):
         run(entry)
 
 
-def test_what_is_ordered_is_no_race():
+def test_ordered_accesses_are_no_race():
     assert (run("good") == 1).all() and run("all_atomic")[0] == 128
 
 

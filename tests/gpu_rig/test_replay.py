@@ -35,13 +35,13 @@ def test_twenty_steps_are_the_eager_ones():
         np.testing.assert_array_equal(got, expected)
 
 
-def test_what_the_host_does_for_a_step():
+def test_a_captured_step_is_one_graph_launch():
     """One launch, of the graph; no wait; and of uploads the two that the caller asks for: x and y."""
     take, *_ = trainer(captured=True, **CONFIG)
     assert per_step(take, steps=10) == {"launches": 0, "graphs": 1, "waits": 0, "uploads": 2}
 
 
-def test_what_the_host_does_for_an_eager_step():
+def test_an_eager_step_launches_and_waits_only_for_item():
     take, *_ = trainer(captured=False, **CONFIG)
     eager = per_step(take, steps=1)
     assert eager["launches"] > 50 and eager["waits"] == 0 and eager["uploads"] > 2 and eager["graphs"] == 0

@@ -75,7 +75,7 @@ def download(cupy, stream, x):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused_during_capture(cupy, stream, name):
+def test_calls_that_a_capture_forbids_raise(cupy, stream, name):
     code, act = REFUSED[name]
     x = on_device(cupy, 1)
     event = cupy.cuda.Stream(non_blocking=True).record()
@@ -97,6 +97,6 @@ def test_an_upload_and_a_download_of_cupys_during_capture(cupy, stream):
 
 
 @pytest.mark.parametrize("blocks, mode", [(True, 2), (False, 0)])
-def test_what_the_rig_does_not_capture(cupy, blocks, mode):
+def test_capture_modes_that_the_rig_lacks_raise(cupy, blocks, mode):
     with refused(cupy, "NotSupported"):
         cupy.cuda.Stream(non_blocking=not blocks).begin_capture(mode)

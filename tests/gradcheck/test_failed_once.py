@@ -75,7 +75,7 @@ def test_a_gradient_of_zero_is_compared_in_other_layouts():
     assert gradcheck(Variance, mg.randn(4, 3, dtype=mg.float64), raise_on_fail=False).verdict == FAIL
 
 
-def test_what_a_backward_op_takes_from_the_forward_is_not_moved():
+def test_values_that_a_backward_op_takes_from_the_forward_are_not_moved():
     """cross_entropy_backward is handed the softmax of its logits: moving those alone would blame it."""
     logits, target = mg.randn(4, 3, dtype=mg.float64), mg.tensor([0, 2, 1, 1])
     for name, fn in {

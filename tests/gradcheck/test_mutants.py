@@ -91,6 +91,6 @@ DELICATE = {
 
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", DELICATE)
-def test_what_is_right_but_delicate_passes(name, order):
+def test_delicate_right_functions_pass(name, order):
     function, x = DELICATE[name]
     assert gradcheck(function, mg.tensor(x), order=order).verdict == PASS

@@ -49,7 +49,7 @@ CANCELLING = {  # f, f(0), f'(0)
 
 
 @pytest.mark.parametrize("name", CANCELLING)
-def test_what_rounding_flattens_is_seen_at_larger_steps(name):
+def test_slopes_hidden_by_rounding_show_at_larger_steps(name):
     f, at_zero, slope = CANCELLING[name]
     assert verdict(opaque(guarded(f, at_zero), lambda x: slope + 0 * x), values(0.0)) in (PASS, INCONCLUSIVE)
     for wrong in (0.0, 2 * slope, -slope):

@@ -384,7 +384,7 @@ def in_place(x):
         (lambda x, detached=False: x.detach().sin() if detached else x.sin(), "parameters"),
     ],
 )
-def test_what_a_composition_does_wrong_is_still_found(fn, probe):
+def test_bugs_of_compositions_are_found(fn, probe):
     found, report = failed(fn, mg.tensor(X))
     assert probe in found, report
 

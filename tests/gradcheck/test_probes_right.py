@@ -164,7 +164,7 @@ class NotLoaded:
 DATA = NotLoaded()
 
 
-def test_what_a_function_holds_is_not_read():
+def test_data_in_closures_and_defaults_are_not_changed():
     def with_default(x, data=DATA):
         return x * 2
 
@@ -185,7 +185,7 @@ def test_an_option_that_takes_any_word_is_warned_of():
     assert report.verdict == WARN and report.worst.check.startswith("reduction="), report.message()
 
 
-def test_where_all_is_infinite_there_is_no_gradient_to_check():
+def test_a_function_with_only_infinite_outputs_is_nonfinite():
     for fn in (lambda x: 1 / x, lambda x: 1 / (x * 0)):
         report = gradcheck(fn, tensor(0.0), raise_on_fail=False)
         assert report.verdict == NONFINITE and "all outputs are infinite" in report.message()

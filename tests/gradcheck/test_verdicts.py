@@ -330,5 +330,5 @@ def test_an_op_at_its_kink_is_no_culprit():
     assert "do not compose" in report.message()
 
 
-def test_what_cancels_but_for_rounding_passes():
+def test_a_sum_that_cancels_up_to_rounding_passes():
     assert gradcheck(lambda x: (x + 1e10) - 1e10, mg.tensor([1.0], dtype=mg.float64), probes=()).verdict == PASS

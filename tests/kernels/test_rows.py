@@ -128,7 +128,7 @@ def test_attention_pattern(on, dtype, shape, is_causal):
         check(on, "attention_pattern", x, 0.3, seen[0], is_causal, dtype=dtype)
 
 
-def test_what_is_masked_does_not_count_even_if_nan(on, dtype):
+def test_masked_elements_do_not_count_even_if_nan(on, dtype):
     x = numbers((5, 5), dtype)
     x[0, 4], x[3, 0], x[2, 1] = NAN, INF, NAN
     mask = np.ones((5, 5), bool)

@@ -10,7 +10,7 @@ def kinds(row):
     return [type(module).__name__ for module in row]
 
 
-def test_what_is_trained_is_not_replaced_by_what_is_not():
+def test_a_parameter_cannot_be_replaced_by_a_tensor():
     layer = nn.Linear(2, 2)
     with pytest.raises(
         TypeError, match=r"Linear.weight is a Parameter, and a Tensor would take its place: assign nn.Par"

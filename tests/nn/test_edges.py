@@ -223,7 +223,7 @@ def test_to_takes_all_its_forms_and_refuses_ints():
     assert nn.Linear(1, 1).half().weight.dtype == mg.float16
 
 
-def test_what_modules_refuse():
+def test_wrong_modules_and_parameters_raise():
     with pytest.raises(TypeError, match="Parameter needs a Tensor, got ndarray"):
         nn.Parameter(np.ones(2))
     with pytest.raises(TypeError, match=r"Module must define forward\(\)"):

@@ -92,7 +92,7 @@ def test_closures_and_groups():
     assert len(optimizer.param_groups) == 2
 
 
-def test_what_is_missing_says_what_to_write_instead():
+def test_errors_for_missing_names_say_what_to_write_instead():
     """Each name of base/missing.txt is missing, and each name that it recommends exists."""
     places = mg, nn, F, nn.init, nn.utils, optim, mg.utils.data, mg.ones(1)
     assert len(replacements()) > 150

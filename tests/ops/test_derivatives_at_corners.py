@@ -132,7 +132,7 @@ CHOICES = {  # name: (function, the input, which elements get dy or a part of it
 
 @pytest.mark.parametrize("dy", DYS)
 @pytest.mark.parametrize("name", CHOICES)
-def test_what_was_not_chosen_gets_0_whatever_dy_is(name, dy):
+def test_elements_that_were_not_chosen_get_a_gradient_of_0(name, dy):
     function, values, chosen = CHOICES[name]
     x = leaf(*values)
     y = function(x)

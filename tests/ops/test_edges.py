@@ -244,7 +244,7 @@ def test_ints_select_first_as_in_pytorch(device, name):
     assert (x.grad[index].numpy() == places).all() and x.grad.sum() == places.sum()
 
 
-def test_how_many_parts():
+def test_split_and_chunk_give_parts_of_the_right_sizes():
     for n, size, expected in ((7, 3, [3, 3, 1]), (6, 3, [3, 3]), (3, 3, [3]), (2, 3, [2]), (0, 3, [0])):
         assert [p.shape[0] for p in mg.zeros(n).split(size)] == expected
     for n, chunks, expected in ((7, 3, [3, 3, 1]), (6, 3, [2, 2, 2]), (2, 5, [1, 1]), (0, 2, [0, 0])):
@@ -382,7 +382,7 @@ def test_refused(call, error, words):
         call()
 
 
-def test_what_is_asked_of_nothing_is_the_tensor_itself():
+def test_calls_that_change_nothing_return_the_tensor_itself():
     for call in (
         lambda x: F.dropout(x, 0), lambda x: F.dropout(x, 0.5, training=False), lambda x: x.contiguous(),
         lambda x: x.to(mg.float64), lambda x: x.to("cpu"), lambda x: x.to(x), lambda x: x.double(),

@@ -63,7 +63,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_is_refused_says_why(what):
+def test_wrong_keywords_raise_errors_that_say_why(what):
     call, words = REFUSED[what]
     with pytest.raises((TypeError, AttributeError), match=words):
         call()

@@ -107,7 +107,7 @@ def test_values_under_a_mask_do_not_matter_even_if_infinite():
     assert y.tolist() == [[1, 0], [2, 3]] and dx.tolist() == [[1, 0], [1, 1]]
 
 
-def test_where_keeps_the_gradient_of_the_other_branch_out():
+def test_nan_of_the_other_branch_of_where_does_not_reach_the_gradient():
     x = mg.tensor([0.0, 4.0], requires_grad=True)
     safe = mg.where(x > 0, x, 1.0)
     mg.where(x > 0, safe.sqrt(), 0.0).sum().backward()

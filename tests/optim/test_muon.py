@@ -99,7 +99,7 @@ def test_singular_values_come_near_one_and_vectors_stay():
         (dict(params=[(4, 4)], momentum=-0.1), "momentum cannot be"),
     ],
 )
-def test_what_it_cannot_do_is_said(group, words):
+def test_parameters_that_are_no_matrices_raise(group, words):
     group["params"] = [leaf(*shape) for shape in group["params"]]
     with pytest.raises(ValueError, match=words):
         optim.Muon([group])

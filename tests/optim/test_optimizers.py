@@ -164,7 +164,7 @@ def test_nesterovs_groups_and_steps_are_their_own():
 
 
 @pytest.mark.parametrize("cls", [optim.SGD, optim.AdamW])
-def test_what_cannot_be_optimized(cls):
+def test_wrong_parameters_raise(cls):
     p = leaf(2)
     for bad, words in [
         ([], "got no parameters"),

@@ -56,7 +56,7 @@ def entry(*path):
     (["state", 1, "m"], [np.zeros(3, "i4"), np.zeros(3, bool)], "for m, not an array of floats"),
     (["state", 1, "m"], [np.zeros(4), np.zeros((3, 1)), np.zeros(())], r"for m, not an array .* shape \(3,\)"),
 ])  # fmt: skip
-def test_what_is_no_state_changes_nothing(path, values, words):
+def test_a_wrong_state_raises_and_changes_nothing(path, values, words):
     _, optimizer = stepped()
     before = copy.deepcopy(optimizer.state_dict())
     for value in values:

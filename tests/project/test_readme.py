@@ -138,7 +138,7 @@ def test_names_exist():
                 found = getattr(found, name)
 
 
-def test_what_a_journey_passes_is_in_its_file():
+def test_names_quoted_with_their_file_exist_in_it():
     """`autograd/op.py: Op.apply` and the like: a class, a function, a method or a constant of that file."""
     seen = [(doc, *match.groups()) for doc, code in QUOTED if (match := re.fullmatch(r"([\w/]+\.py): ([\w.]+)", code))]
     assert len(seen) > 20

@@ -110,7 +110,7 @@ def begin(monkeypatch):
 
 
 @pytest.mark.parametrize("what", READS)
-def test_what_a_step_reads_is_read_at_each_call(kernels, monkeypatch, what):
+def test_values_that_a_step_reads_are_read_at_each_call(kernels, monkeypatch, what):
     seen = []
     for run in (READS[what], mg.capture(READS[what])):
         begin(monkeypatch)

@@ -242,7 +242,7 @@ def test_a_forked_child_goes_on(kernels):
     assert f(mg.ones(3)).tolist() == [2, 2, 2]
 
 
-def test_what_is_captured_goes_when_the_function_goes(kernels):
+def test_captured_memory_is_freed_with_the_function(kernels):
     import weakref
 
     f = mg.capture(lambda x: x * 2)

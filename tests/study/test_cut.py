@@ -150,7 +150,7 @@ def test_a_factor_by_the_number_of_the_forward():
         (("tokens", "0.0", "z"), ValueError, "input must be"),
     ],
 )
-def test_what_cannot_be_cut(names, error, words):
+def test_wrong_cuts_raise(names, error, words):
     with pytest.raises(error, match=words), study.cut_gradient(wild_gpt(), *names):
         pass
 

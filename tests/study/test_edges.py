@@ -99,7 +99,7 @@ def test_ranks_and_groups():
 # ------------------------------------------------------------------------------------------- traces, identities, ledger
 
 
-def test_what_the_ledger_prints():
+def test_the_ledger_prints_its_steps():
     x = mg.tensor([3.0, 4.0], dtype=mg.float64, requires_grad=True)
     book = study.ledger((x * 2.0).sum())
     text = str(book)

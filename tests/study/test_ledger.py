@@ -104,7 +104,7 @@ FORMS = [
 
 @pytest.mark.parametrize("dtype", [mg.float64, mg.float32])
 @pytest.mark.parametrize("changes", FORMS)
-def test_what_the_trace_names_too_has_the_same_gradient_there(changes, dtype):
+def test_the_ledger_and_the_trace_have_the_same_gradients(changes, dtype):
     model = gpt(**changes).to(dtype=dtype)
     layer, loss = model.blocks[1].attn, loss_of(model)
     layer.head_gates = mg.tensor(np.linspace(0.5, 2, layer.num_heads), dtype=dtype)
@@ -201,7 +201,7 @@ def test_it_only_looks():
 # --------------------------------------------------------------------------------------------------------------- errors
 
 
-def test_what_it_refuses():
+def test_wrong_arguments_raise():
     model = gpt()
     loss = loss_of(model)()
     with pytest.raises(KeyError, match=r"no module 'blocks.1.atn'; did you mean blocks.1.attn"):

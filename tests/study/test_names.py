@@ -28,7 +28,7 @@ def test_layers_are_numbered_where_their_paths_are():
     assert trace.table()["norm"]["1.2"] == trace.table()["norm"][ATTN][0]
 
 
-def test_what_can_be_read():
+def test_every_form_of_a_name_is_understood():
     for name in "1.3", f"{ATTN}.3", (1, 3), ("1", 3), (ATTN, 3), study.Part(ATTN, 3):
         assert head_of(name, HEADS) == (ATTN, 3) and str(part_of(name, HEADS)) == "1.3"
     for name in 1, "1", ATTN:

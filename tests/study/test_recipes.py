@@ -43,7 +43,7 @@ def test_a_head_is_patched_and_a_pattern_frozen():
     np.testing.assert_array_equal(trace[1].pattern, np.broadcast_to(np.eye(16, k=-1), (3, 4, 16, 16)))
 
 
-def test_what_is_recorded_and_loaded(ran):
+def test_the_recorded_flow_and_the_loaded_model(ran):
     assert len(ran["recorded"]) == 3 and list(ran["recorded"][0])[-1] == "total"
     assert len({each["total"] for each in ran["recorded"]}) == 3
     for p, q in zip(ran["model"].parameters(), ran["again"].parameters(), strict=True):

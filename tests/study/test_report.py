@@ -52,7 +52,7 @@ def test_arrays_come_back():
         np.testing.assert_allclose(x, layer.pattern if kind == "pattern" else layer.gradients[kind], rtol=1e-6)
 
 
-def test_what_is_not_finite():
+def test_nan_and_infinity_are_written():
     layer = view(gradients=(), norm=np.array([np.nan, -np.inf]))
     layer.gradients["dP"] = np.zeros_like(layer.pattern)
     layer.gradients["dP"][0, 0, :2, 0] = np.nan, np.inf

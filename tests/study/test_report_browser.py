@@ -127,7 +127,7 @@ def test_heads_flip_by_key_thumbnail_button_and_bar(open_page, heads):
     assert page.locator("#stats [aria-current=true]").count() == 2
 
 
-def test_which_gradient_and_which_shading(open_page, heads):
+def test_the_buttons_choose_gradient_and_shading(open_page, heads):
     page = open_page(heads)
     legend = page.locator("#gradient .legend small").last
     top = {kind: np.abs(x[0, 0]).max() for kind, x in VIEWS[PATHS[0]].gradients.items()}

@@ -68,7 +68,7 @@ def test_it_begins_with_its_finding(open_page, traced, model, batch, tmp_path):
     assert "The largest edge between heads, to first order: " in said
 
 
-def test_what_the_mask_hides(open_page, traced):
+def test_cells_that_the_mask_hides_have_no_numbers(open_page, traced):
     page, trace = open_page(traced[3]), traced[0]
     point = "([q, k]) => { state.cell = null; point([q, k]); }"
     page.evaluate(point, [2, 9])

@@ -27,7 +27,7 @@ A = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.25, 0.5, 0.25, 0], [0.1, 0.2, 0
 TOKENS = np.array([[7, 8, 7, 8]])
 
 
-def test_where_patterns_look():
+def test_patterns_have_the_right_statistics():
     near(patterns.previous(A), (0.5 + 0.5 + 0.3) / 3)
     near(patterns.duplicate(A[None, None], TOKENS), [(0.25 + 0.2) / 2])  # of queries 2 and 3, to 0 and 1
     near(patterns.induction(A[None, None], TOKENS), [(0.5 + 0.3) / 2])  # to 1 and 2

@@ -213,7 +213,7 @@ def with_norm(norm):
         (nn.Linear(C, C), ValueError, r"Linear has no nn\.MultiheadAttention in it"),
     ],
 )
-def test_what_is_not_known_is_named(model, error, words):
+def test_unknown_streams_raise(model, error, words):
     with pytest.raises(error, match=words):
         study.flow(model, tokens())
 

@@ -186,7 +186,7 @@ def test_a_wrong_hook_is_named():
         layer(x)
 
 
-def test_what_is_traced_is_what_the_forward_used():
+def test_the_trace_has_the_values_that_the_forward_used():
     model = gpt()
     with study.trace_heads(model) as trace, study.ablate_heads(model, {1: [2]}):  # the later hook replaces, and is seen
         model(*tokens())[1].backward()

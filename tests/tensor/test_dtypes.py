@@ -128,7 +128,7 @@ def test_float16_reductions_do_not_overflow_inside():
     assert mg.tensor(np.arange(1000) % 2 * 200).half().mean().item() == 100.0
 
 
-def test_where_of_two_numbers():
+def test_where_of_two_numbers_has_their_dtype():
     condition = mg.tensor([True, False])
     assert mg.where(condition, 1.0, 0.0).dtype == mg.where(condition, 1, 0.5).dtype == mg.float32
     assert mg.where(condition, 1, 0).dtype == mg.int64 and mg.where(condition, True, False).dtype == mg.bool_

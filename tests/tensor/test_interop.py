@@ -95,7 +95,7 @@ def test_operators_between_arrays_and_tensors():
         lambda x: np.add(x, x, where=np.ones(3, bool)),
     ],
 )
-def test_what_we_do_not_have_raises(call):
+def test_missing_features_raise(call):
     with pytest.raises((TypeError, mg.GraphError)):
         call(leaf(3))
 
@@ -128,7 +128,7 @@ def test_arrays_from_outside_become_plain_or_are_refused(name):
             take(wrong)
 
 
-def test_what_is_not_aligned_is_copied():
+def test_unaligned_arrays_are_copied():
     for name in ("tensor", "list", "as_tensor", "from_numpy", "operand", "copy_"):
         assert DOORS[name](ODD).sum().item() in (0, 2)
 

@@ -26,7 +26,7 @@ def test_numbers_are_those_of_the_generator(name):
     assert mg.equal(x, y) and not mg.equal(x, z) and mg.default_generator.state == state
 
 
-def test_what_is_drawn_has_the_stated_chances():
+def test_random_tensors_have_the_stated_distribution():
     u = mg.zeros(4000).uniform_()
     assert u.min().item() >= 0 and abs(u.mean().item() - 0.5) < 0.03
     found = mg.multinomial(mg.tensor([[0.0, 10.0] + [1.0] * 10] * 2000), 2)

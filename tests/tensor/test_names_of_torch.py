@@ -133,7 +133,7 @@ def test_values_that_are_drawn_into_a_part():
     assert y is leaf and leaf.requires_grad and leaf.tolist() == [5, 5]
 
 
-def test_what_is_asked_of_a_tensor():
+def test_queries_of_a_tensor():
     x = mg.tensor(X)
     assert x.stride() == (4, 1) and x.stride(0) == 4 and x.dim() == 2 and x.size(1) == 4
     assert 2 in mg.arange(3) and 5 not in mg.arange(3) and (+x) is x

@@ -38,7 +38,7 @@ def same(a, b):
     )
 
 
-def test_what_goes_in_comes_out(path):
+def test_loading_returns_the_saved_values(path):
     mg.save(NESTED, path)
     assert repr(mg.load(path)) == repr(NESTED)
     mg.save([np.int64(3), np.float32(0.5), np.bool_(True)], path)
@@ -158,7 +158,7 @@ def test_wrong(name, path):
 # ------------------------------------------------------------------------------------------------------------- damage
 
 
-def test_what_is_no_file(path):
+def test_a_missing_file_raises(path):
     for wrong in path, path.parent:
         with pytest.raises(CheckpointError, match=f"(there is no|cannot read) checkpoint {wrong}"):
             mg.load(wrong)
@@ -286,7 +286,7 @@ def test_a_character_model_comes_back_from_its_file_or_folder(tmp_path):
      {"model": {"wte.weight": mg.ones(2)}}],
     ids=str,
 )  # fmt: skip
-def test_what_is_no_character_model(path, change):
+def test_a_file_without_a_character_model_raises(path, change):
     model = nn.GPT(nn.GPTConfig(3, 8, n_layer=1, n_head=2, n_embd=8))
     mg.save({"model": model, "config": dataclasses.asdict(model.config), "chars": "abc"} | change, path)
     with pytest.raises(CheckpointError, match=f"{path} holds no character model: "):

@@ -114,7 +114,7 @@ print("threads", os.environ["OMP_NUM_THREADS"])
     ("shapes", 1, "differ between processes 0 and 1: tensor 0 is ((2, 3), 'float32') and ((3, 3), 'float32')"),
     ("no gradient", 1, "differ between processes 0 and 1: tensor 0 is ((2, 3), 'float32') and None"),
 ])  # fmt: skip
-def test_what_one_process_does_ends_all(case, status, said, monkeypatch):
+def test_a_failure_of_one_process_ends_all(case, status, said, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     out, err = ran(2, "-c", SCRIPT.format(case=case), status=status)
     assert said in out + err and err.count("Traceback") == (status == 1)

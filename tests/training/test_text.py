@@ -105,7 +105,7 @@ def test_bytes_that_are_not_utf8_are_found(tmp_path_factory, before, wrong):
         (b"z" * 50, "the text only repeats 'z': there is nothing to learn from it"),
     ],
 )
-def test_what_nothing_can_be_learned_from_is_refused(tmp_path, data, message):
+def test_unusable_texts_raise(tmp_path, data, message):
     (tmp_path / "text").write_bytes(data)
     with pytest.raises(text.TextError) as error:
         text.read_corpus([tmp_path / "text"])

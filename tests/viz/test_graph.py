@@ -252,7 +252,7 @@ def test_contributions_meet_in_a_plus():
     assert "+" not in titles(once)
 
 
-def test_what_broadcasting_repeated_is_summed_before_it_is_measured():
+def test_norms_are_of_gradients_summed_over_broadcast_dims():
     bias = leaf(4)
     loss = ((mg.randn(5, 4) + bias) * bias).sum()
     (g,) = mg.grad(loss, [bias], retain_graph=True)

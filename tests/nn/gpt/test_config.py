@@ -36,7 +36,7 @@ def test_sizes_are_ints_of_at_least_one(name):
         ({"n_head": 8, "positions": "rotary"}, "even head size, got 1"),
     ],
 )
-def test_what_cannot_be_is_refused(changes, words):
+def test_impossible_sizes_raise(changes, words):
     with pytest.raises(ValueError, match=words):
         nn.GPT(nn.GPTConfig(**SIZES | changes))
 

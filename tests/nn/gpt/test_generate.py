@@ -40,7 +40,7 @@ LOGITS = np.log([0.125, 0.5, 0.25, 0.125])
     ],
     ids=str,
 )
-def test_which_tokens_and_how_often(choice, expected):
+def test_tokens_are_drawn_with_the_right_frequencies(choice, expected):
     found, expected = drawn(LOGITS, **choice), np.asarray(expected)
     assert ((found > 0) == (expected > 0)).all()
     np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(0.25 / 2000))
@@ -54,7 +54,7 @@ def test_rows_are_chosen_each_for_itself():
     assert nn.choose(huge).tolist() == [[0], [1]]
 
 
-def test_what_is_no_choice_is_refused():
+def test_wrong_options_of_choose_raise():
     logits = mg.zeros(1, 3)
     for choice in (dict(temperature=-1e-9), dict(temperature=float("nan")), dict(temperature=float("inf")),
                    dict(top_k=0), dict(top_k=-1), dict(top_p=0.0), dict(top_p=-0.1), dict(top_p=1.0 + 1e-9),
@@ -64,7 +64,7 @@ def test_what_is_no_choice_is_refused():
 
 
 @pytest.mark.parametrize("count", [-1, 2.5, "3", None])
-def test_what_is_no_number_of_tokens_is_refused(count):
+def test_a_wrong_number_of_tokens_raises(count):
     model = nn.GPT(nn.GPTConfig(5, block_size=4, n_layer=1, n_head=1, n_embd=4))
     with pytest.raises((TypeError, ValueError), match=f"max_new_tokens must .*, got {count!r}"):
         model.generate([[1, 2]], count)

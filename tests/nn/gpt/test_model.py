@@ -141,7 +141,7 @@ def test_a_cache_changes_no_token(kind):
             assert with_it.tolist() == without.tolist()
 
 
-def test_what_is_seen_beyond_the_block():
+def test_beyond_the_block_the_older_half_is_dropped():
     """The model sees up to block_size tokens, then the newer half of them, until there are block_size again."""
     m, seen = gpt(), []
     m.blocks[0].register_forward_pre_hook(lambda block, args: seen.append(args[0].shape[1]))
@@ -156,7 +156,7 @@ def test_what_is_seen_beyond_the_block():
 
 
 @pytest.mark.parametrize("prompts", [[], [[]], [[[1]]], [1], [[0.5]]])
-def test_what_are_no_prompts(prompts):
+def test_wrong_prompts_raise(prompts):
     with pytest.raises(ValueError, match=r"generate needs prompts \(B, T\) of ints, not empty"):
         gpt().generate(prompts, 1)
 
