@@ -100,15 +100,15 @@ class Comparison:
 
     def gradients(self, cotangents=None):
         """The Gradients for these cotangents, or for each defined output alone."""
-        found = []
+        results = []
         for row in np.eye(self.y.size)[self.defined] if cotangents is None else cotangents:
             self.squared_noise = self.squared_terms = 0.0
             if self.coarsest_eps > EPS:  # float32 or float16 may round the outputs where no graph shows it
                 self.squared_noise = float(np.square(self.coarsest_eps * (row * self.y)[self.defined]).sum())
             arrays = self.forward.gradient(self.forward.dys(row), retain_graph=True)
-            found.append((arrays, math.sqrt(self.squared_noise), math.sqrt(self.squared_terms)))
-        noise, terms = 4 * np.array([f[1] for f in found]), np.array([f[2] for f in found])
-        return Gradients(cotangents, [f[0] for f in found], noise, terms)
+            results.append((arrays, math.sqrt(self.squared_noise), math.sqrt(self.squared_terms)))
+        noise, terms = 4 * np.array([f[1] for f in results]), np.array([f[2] for f in results])
+        return Gradients(cotangents, [f[0] for f in results], noise, terms)
 
     def draw_cotangents(self, count):
         """`count` random cotangents as rows, 0 at outputs without a derivative."""
@@ -119,16 +119,16 @@ class Comparison:
     def path(self, direction, cotangents):
         """t -> the change of cotangents @ outputs (None: of each defined output) at t along `direction`. It computes
         each value once."""
-        known: dict = {}
+        differences: dict = {}
 
         def change(t):
-            if t not in known:
+            if t not in differences:
                 y = self.subject.values(self.subject.point_along(direction, self.step_factor * t))
                 if y.shape != self.y.shape:
                     raise ValueError(f"gradcheck: {self.y.size} output elements here, but {y.size} a step away")
                 difference = (y - self.y)[self.defined] / self.step_factor
-                known[t] = difference if cotangents is None else cotangents[:, self.defined] @ difference
-            return known[t]
+                differences[t] = difference if cotangents is None else cotangents[:, self.defined] @ difference
+            return differences[t]
 
         return change
 
@@ -434,20 +434,22 @@ class Directional:
         return int(suspects[0]), self.along(only, f"{self.name}, bisected", self.element(suspects[0]))
 
     def along(self, u, name, element=None):
-        """The Finding for the derivative along u. element: (leaf, j) if u is a single one."""
-        c, parts, direction = self.comparison, self.terms(u), self.direction(u)
+        """Return the Finding for the derivative along u. element: (leaf, j) if u moves only element j of a leaf."""
+        comparison, terms, direction = self.comparison, self.terms(u), self.direction(u)
         noise, cotangent = self.gradients.noise, self.gradients.cotangents[0]
-        terms = np.maximum(self.gradients.terms, np.linalg.norm(parts))
+        largest_terms = np.maximum(self.gradients.terms, np.linalg.norm(terms))
         size = np.abs(self.gradient[np.isfinite(self.gradient)]).max(initial=0)
-        gradients = Gradients(self.gradients.cotangents, self.gradients.arrays, noise, terms)
-        pairs = c.compare([direction], np.array([[parts.sum()]]), size, gradients)
-        if pairs.numeric_verdicts()[0, 0] == CODE[FAIL]:  # rounding within the backward may explain it
-            spread = to_vector(self.subject.spread(c.forward.dys(cotangent))[1:])
+        gradients = Gradients(self.gradients.cotangents, self.gradients.arrays, noise, largest_terms)
+        pairs = comparison.compare([direction], np.array([[terms.sum()]]), size, gradients)
+        if pairs.numeric_verdicts()[0, 0] == CODE[FAIL]:
             difference = pairs.difference[0, 0]
-            explained = not difference > 8 * np.linalg.norm(spread[u != 0] * u[u != 0])
-            too_fast = element is not None and c.changes_too_fast(direction, cotangent, difference, noise[0])
-            pairs.is_reliable &= not (explained or too_fast)
-        return c.finding(name, pairs, (0, 0), element)
+            spread = to_vector(self.subject.spread(comparison.forward.dys(cotangent))[1:])
+            is_rounding = not difference > 8 * np.linalg.norm(spread[u != 0] * u[u != 0])
+            is_too_steep = element is not None and comparison.changes_too_fast(
+                direction, cotangent, difference, noise[0]
+            )
+            pairs.is_reliable &= not (is_rounding or is_too_steep)
+        return comparison.finding(name, pairs, (0, 0), element)
 
     def terms(self, u):
         """The terms whose sum is the analytic derivative along u. (Elements that do not move are left out, since they

@@ -161,7 +161,7 @@ def derivatives(paths, noise, steps, smallest_steps, expected=None, rtol=AGREES)
         if not running.size:
             break
     order = np.argsort(np.concatenate([rows for rows, _ in finished]))
-    return Derivative.concatenate([found for _, found in finished])[order]
+    return Derivative.concatenate([estimate for _, estimate in finished])[order]
 
 
 def _agree_at_once(look, expected, rtol, noise):
@@ -175,15 +175,18 @@ def _agree_at_once(look, expected, rtol, noise):
 
 
 def _first_step(paths, steps, tableau):
-    """The _Look at the largest step of each path at which its changes are finite."""
-    h, up, down = (np.array(part) for part in zip(*[_finite_step(path, h) for path, h in zip(paths, steps)]))
-    h, change = h[:, None], np.maximum(np.abs(up), np.abs(down))
-    zeros, false = np.zeros(up.shape), np.zeros(up.shape, bool)
+    """Return the _Look after one step: for each path, the largest step at which its changes are finite."""
+    first = [_finite_step(path, h) for path, h in zip(paths, steps)]  # (h, up, down) of each path
+    h, up, down = (np.array(column) for column in zip(*first))
+    h = h[:, None]
+    change = np.maximum(np.abs(up), np.abs(down))
     value, _, _ = tableau.add(h, up, down)
+    zeros, false = np.zeros(up.shape), np.zeros(up.shape, bool)
+    unknown = dict(bar=np.full(up.shape, np.inf), floor=zeros, floor_now=zeros, left_piece=zeros, right_piece=zeros)
+    flags = dict(above_noise=false, is_stair=false, has_changed=change > 0, not_shrinking=np.zeros(up.shape, int))
     return _Look(
-        h=h, up=up, down=down, up_before=up, down_before=down, value=value, bar=np.full(up.shape, np.inf),
-        floor=zeros, floor_now=zeros, steepest=np.fmax(np.abs(up), change) / h, above_noise=false, is_stair=false,
-        has_changed=change > 0, not_shrinking=np.zeros(up.shape, int), left_piece=zeros, right_piece=zeros,
+        h=h, up=up, down=down, up_before=up, down_before=down, value=value,
+        steepest=np.fmax(np.abs(up), change) / h, **unknown, **flags,
     )  # fmt: skip
 
 
@@ -283,12 +286,12 @@ def survey(path, noise, steps, least_jump=LEAST_JUMP):
     least_change = np.where(changes > 0, changes, np.inf).min(axis=0)
     is_still = (slopes[-1] == 0) & np.isfinite(least_change)
     has_stairs = is_still & (least_change > least_jump)
-    found = Derivative(
+    estimate = Derivative(
         value=np.where(has_stairs, 0, value), bar=np.where(has_stairs, 0, bar), floor=floor, left=left, right=right,
         is_kink=is_kink > 0, slopes_differ=differ > 0, is_jump=np.zeros(best.size, bool), steepest=steepest,
         above_noise=changes[best, columns] > noise, is_stair=is_still & ~has_stairs,
     )  # fmt: skip
-    return found, plateau | has_stairs
+    return estimate, plateau | has_stairs
 
 
 def _plateaus(values, bars, slopes, steps, noise):

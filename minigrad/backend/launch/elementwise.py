@@ -49,7 +49,7 @@ class Plan(NamedTuple):
     dtype: np.dtype  # the dtype for which the kernel is compiled
     dtypes: tuple  # the dtype that each operand must have
     casts: bool  # True if an array must be cast first
-    zeros: tuple | None  # a zero for each operand, if all are arrays; otherwise None
+    no_numbers: tuple | None  # if all operands are arrays, a 0 for each; otherwise None
     result: np.dtype
     output: Output
 
@@ -153,16 +153,17 @@ class Elementwise(Launcher):
             operands = tuple([self._without_overlap(x, out) if type(x) is array_type else x for x in operands])
         kinds = [(x.dtype, x.shape, x.strides) if type(x) is array_type else _kind(x) for x in operands]
         kind_of_out = None if out is None else (out.dtype, out.shape, out.strides)
-        entry, dtype, dtypes, casts, zeros, result, output = plan_for(name, kind_of_out, *kinds)
+        entry, dtype, dtypes, casts, no_numbers, result, output = plan_for(name, kind_of_out, *kinds)
         if casts:
             pairs = zip(operands, dtypes)
             return self._map(name, [self._cast_to(x, t) if type(x) is array_type else x for x, t in pairs], out)
         y = self._empty_output(output, result) if out is None else out
-        if zeros is None:
+        # The kernel gets an array or null for each operand, and then a number for each, which a null stands for.
+        if no_numbers is None:
             numbers = [0 if type(x) is array_type else _number(x, dtype, TABLE[name].wide) for x in operands]
             operands = [x if type(x) is array_type else None for x in operands]
         else:
-            numbers = zeros
+            numbers = no_numbers
         size, packed = output.size, output.layout
         self.launch_places(size, dtype.itemsize, "elementwise", entry, dtype, y, *operands, *numbers, packed)
         return y
@@ -200,8 +201,8 @@ def plan_for(name, out, *operands):
         if np.broadcast_shapes(shape, out[1]) != out[1]:
             raise ValueError(f"{name}: operands of shape {shape} do not fit into an output of shape {out[1]}")
         out, shape = Operand(*out), out[1]
-    zeros = (0,) * len(operands) if len(arrays) == len(operands) else None
-    return Plan(f"{name}_kernel", dtype, dtypes, casts, zeros, result, output_of(result, shape, arrays, out))
+    no_numbers = (0,) * len(operands) if len(arrays) == len(operands) else None
+    return Plan(f"{name}_kernel", dtype, dtypes, casts, no_numbers, result, output_of(result, shape, arrays, out))
 
 
 def output_of(dtype, shape, operands, out=None):

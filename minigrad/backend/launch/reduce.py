@@ -64,19 +64,23 @@ class Reduce(Launcher):
         return y.reshape(shape) if back is None else y.reshape(kept).transpose(back).reshape(shape)
 
     def _fold(self, name, x, outer, n, inner, dtype):
-        """x (outer, n, inner) reduced to (outer, inner), n ≥ 1, in two or more launches if n is large."""
-        rows = inner == 1 and n > FEW
-        if not rows and n <= FEW and inner < FEW:
+        """Return x (outer, n, inner) reduced to (outer, inner), n ≥ 1. If n is large, it is split into parts, whose
+        results are reduced by further launches."""
+        if n <= FEW and inner < FEW:
             y = self.empty((outer, inner), dtype)
             self.launch_each(y.size, "reduce", f"{name}_each", x.dtype, y, x, outer, n, inner)
             return y
-        parts, part = shares(n, ROW_PART if rows else self.column_part * (1 if self.one_thread else -(-WIDTH // inner)))
-        y = self.empty((outer, parts, inner), dtype)
-        if rows:
-            shape = self.rows(outer * parts, part, EACH)
-            self.launch("reduce", f"{name}_rows", x.dtype, *shape, y, x, outer * parts, n, part)
+        if inner == 1:
+            parts, part = shares(n, ROW_PART)
+            y = self.empty((outer, parts, inner), dtype)
+            grid, block = self.rows(outer * parts, part, EACH)
+            self.launch("reduce", f"{name}_rows", x.dtype, grid, block, y, x, outer * parts, n, part)
         else:
-            grid, block = outer * parts * -(-inner // WIDTH), WIDTH * (4 if n >= FEW else 1)
+            blocks_across = -(-inner // WIDTH)
+            narrow = 1 if self.one_thread else -(-WIDTH // inner)  # narrow x: fewer blocks, of more rows each
+            parts, part = shares(n, self.column_part * narrow)
+            y = self.empty((outer, parts, inner), dtype)
+            grid, block = outer * parts * blocks_across, WIDTH * (4 if n >= FEW else 1)
             self.launch("reduce", f"{name}_columns", x.dtype, grid, block, y, x, n, inner, part)
         return y if parts == 1 else self._fold(name, y, outer, parts, inner, dtype)
 

@@ -20,8 +20,8 @@ def source(file, dtype, path=None, only=None):
     kind = C_TYPES[dtype]
     real = "float" if dtype == "float16" else kind
     generated = generate_entries(dtype, only) if file == "elementwise" else ""
-    known = "".join(f"#define {constant.replace('=', ' ')}\n" for constant in constants)
-    return f"typedef {kind} T;\ntypedef {real} R;\n{known}{with_includes(str(path or file + '.cu'))}\n{generated}\n"
+    defines = "".join(f"#define {constant.replace('=', ' ')}\n" for constant in constants)
+    return f"typedef {kind} T;\ntypedef {real} R;\n{defines}{with_includes(str(path or file + '.cu'))}\n{generated}\n"
 
 
 # ------------------------------------------------------------------------------------------------- elementwise kernels
