@@ -46,9 +46,9 @@ def usage():
 
 def main(argv=()):
     word, *rest = argv or ["-h"]
-    known = word in MODEL or word in TOOLS
-    with cli.one_line(f"minigrad {word}" if known or word in studies() else "minigrad"):
-        if known:
+    is_command = word in MODEL or word in TOOLS
+    with cli.one_line(f"minigrad {word}" if is_command or word in studies() else "minigrad"):
+        if is_command:
             return command(word).main(rest)
         if word in studies():
             return command("study").main([word, *rest])

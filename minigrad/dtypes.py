@@ -26,12 +26,12 @@ def as_dtype(dtype):
 
     Raises TypeError for a dtype that minigrad lacks."""
     try:
-        found = DEFAULT_FLOAT if dtype is float or (type(dtype) is str and dtype == "float") else np.dtype(dtype)
+        resolved = DEFAULT_FLOAT if dtype is float or (type(dtype) is str and dtype == "float") else np.dtype(dtype)
     except TypeError:  # a name that NumPy lacks too, such as bfloat16
-        found = dtype
-    if found not in ALL:
-        raise TypeError(f"minigrad has no dtype {found}; it has {', '.join(str(d) for d in ALL)}")
-    return found
+        resolved = dtype
+    if resolved not in ALL:
+        raise TypeError(f"minigrad has no dtype {resolved}; it has {', '.join(str(d) for d in ALL)}")
+    return resolved
 
 
 def plain(name, data):

@@ -623,7 +623,7 @@ def start(folder):
 
 
 def print_status(folder):
-    """Print a line for each step, and what is wrong with the first that is not done. Return True if all are done."""
+    """Print a line for each step, with the error of the first that is not done. Return True if all are done."""
     missing = ""
     for n, file in enumerate(FILES, 1):
         try:

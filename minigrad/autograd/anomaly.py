@@ -29,21 +29,21 @@ def check_forward(op: Any, inputs: Sequence[Any], results: Sequence[Any]) -> Non
     for y in results:
         if y is None:
             continue
-        found = _nonfinite(y)
-        if found is None:
+        kind = _nonfinite(y)
+        if kind is None:
             continue
         found_in_inputs = [_nonfinite(x) for x in inputs if x is not None]
-        if found == "Inf" and any(found_in_inputs):
+        if kind == "Inf" and any(found_in_inputs):
             continue
         if not op.line[1]:  # the op was not recorded, and does not know where it was made
             op.scope, op.line = mode.scope, user_place()
         source = f"; input {found_in_inputs.index('NaN')} held NaN already" if "NaN" in found_in_inputs else ""
-        raise AnomalyError(f"{found} in the output of {op.describe()}{source}")
+        raise AnomalyError(f"{kind} in the output of {op.describe()}{source}")
 
 
 def check_backward(op: Any, i: int, g: Value, dys: Sequence[Any]) -> None:
     """Raise AnomalyError if g, the gradient for input i, has NaN, or if it has Inf and all of dys are finite."""
-    found = _nonfinite(g)
-    if found is None or (found == "Inf" and any(_nonfinite(dy) for dy in dys if dy is not None)):
+    kind = _nonfinite(g)
+    if kind is None or (kind == "Inf" and any(_nonfinite(dy) for dy in dys if dy is not None)):
         return
-    raise AnomalyError(f"{found} in the gradient for input {i} of {op.describe()}")
+    raise AnomalyError(f"{kind} in the gradient for input {i} of {op.describe()}")

@@ -45,12 +45,12 @@ def register(declaration: Declaration) -> None:
 def declaration_of(source: Any) -> Declaration:
     """Return the declaration of an op or composite, given its name, class or function. Raises ValueError if there is
     none."""
-    found = registry.get(source) if isinstance(source, str) else None
+    declaration = registry.get(source) if isinstance(source, str) else None
     unwrapped = inspect.unwrap(source) if callable(source) else source  # without the wrapper of `check_arguments`
-    found = found or next((d for d in registry.values() if d.source is unwrapped), None)
-    if found is None:
+    declaration = declaration or next((d for d in registry.values() if d.source is unwrapped), None)
+    if declaration is None:
         raise ValueError(f"no op called {getattr(source, '__name__', source)!r} is declared")
-    return found
+    return declaration
 
 
 def composite(*cases: Case) -> Callable[[F], F]:

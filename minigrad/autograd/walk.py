@@ -20,18 +20,18 @@ def reachable(nodes: Iterable[Node], floor: int) -> "Reached":
     """Return {op: {output index: node}} for the ops that lead to `nodes`, with the outputs that do so.
 
     The search stops at ops whose serial is below `floor`."""
-    found: Reached = {}
+    reached: Reached = {}
     stack = list(nodes)
     while stack:
         node = stack.pop()
         op = node.op
         if op is None or op.serial < floor:
             continue
-        if op not in found:
-            found[op] = {}
+        if op not in reached:
+            reached[op] = {}
             stack.extend(parent for parent in op.parents if parent is not None)
-        found[op][node.index] = node
-    return found
+        reached[op][node.index] = node
+    return reached
 
 
 def _unbroadcast(g: Any, shape: tuple[int, ...]) -> Any:
@@ -173,8 +173,8 @@ def run_walk(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[
             walk.collect(leaf)
         if inputs is None:
             return None
-        found = [walk.results.get(node) for node in inputs]
-        return [None if g is None else walk.with_own_memory(g) for g in found]
+        gradients = [walk.results.get(node) for node in inputs]
+        return [None if g is None else walk.with_own_memory(g) for g in gradients]
 
 
 def _leading_to(targets: set[Node], order: Sequence[Any]) -> dict[Any, tuple[bool, ...]]:
@@ -240,9 +240,9 @@ def vjp(fn: Callable[..., Any], inputs: Sequence[Any], dys: Sequence[Any], needs
     ys = ys if isinstance(ys, tuple) else (ys,)
     pairs = [(y.node, dy) for y, dy in zip(ys, dys) if dy is not None and y.node is not None]
     wanted = [point.node for point, need in zip(points, needs) if need]
-    found = iter(backward([p[0] for p in pairs], [p[1] for p in pairs], inputs=wanted, create_graph=connected))
+    dxs = iter(backward([p[0] for p in pairs], [p[1] for p in pairs], inputs=wanted, create_graph=connected))
     gradients = []
     for x, need in zip(inputs, needs):
-        g = next(found) if need else None
+        g = next(dxs) if need else None
         gradients.append(x.zeros_like() if need and g is None else g)
     return tuple(gradients)

@@ -45,10 +45,10 @@ def module_getattr(module: str, later: Mapping[str, str | None] = MappingProxyTy
     def module_attribute(name: str) -> Any:
         if name not in later:
             raise missing_attribute_error(f"module {module!r}", name, sys.modules[module])
-        found = importlib.import_module(later[name] or f".{name}", module)
+        value = importlib.import_module(later[name] or f".{name}", module)
         if later[name]:
-            found = getattr(found, name)
-            setattr(sys.modules[module], name, found)
-        return found
+            value = getattr(value, name)
+            setattr(sys.modules[module], name, value)
+        return value
 
     return module_attribute

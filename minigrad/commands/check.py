@@ -70,9 +70,9 @@ def full_names(op, known, files):
     """Return the full names of the ops called `op` among the `known` declarations. A user's tanh in mine.py is
     mine.tanh, since minigrad has a tanh. Raises CommandError if there is none."""
     short = {name: name.removeprefix(f"{d.module}.") for name, d in known.items()}
-    found = [op] if op in known else [name for name in known if short[name] == op]
-    if found:
-        return found
+    matches = [op] if op in known else [name for name in known if short[name] == op]
+    if matches:
+        return matches
     names = sorted(set(short.values()))
     similar_names = ", ".join(name for name in names if op.lower() in name) or similar(op.lower(), names)
     declare = "declares" if len(files) == 1 else "declare"
@@ -120,10 +120,10 @@ def main(argv=()):
     options |= {"rtol": args.rtol} | ({"strict": True} if args.strict else {})
     rows, without_gradient = [], []
     with cli.busy(f"0/{len(names)}") as say:
-        for i, (name, found) in enumerate(sweep(names, **options), 1):
+        for i, (name, of_op) in enumerate(sweep(names, **options), 1):
             say(f"{i}/{len(names)} {name}")
-            rows += found
-            without_gradient += [] if found else [name]
+            rows += of_op
+            without_gradient += [] if of_op else [name]
     rows = worst_first(rows)
     failed = [row for row in rows if row.verdict not in (PASS, KINK, WARN)]
     failed_or_warned = [row for row in rows if row.verdict not in (PASS, KINK)]

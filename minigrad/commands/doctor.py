@@ -34,18 +34,18 @@ TOLERANCE = 1e-4  # allowed error of float32, relative to a gradient's largest e
 def inventory():
     """Return {name of a program, package or device: its version, or the reason why it cannot be used}."""
     system = f"{platform.python_version()}, {platform.system()} {platform.machine()}, {cores()} cores"
-    found = {"minigrad": f"{__version__} in {Path(__file__).parents[1]}", "Python": system, "NumPy": np.__version__}
+    entries = {"minigrad": f"{__version__} in {Path(__file__).parents[1]}", "Python": system, "NumPy": np.__version__}
     for name, function in {"C++ compiler": compiler, "kernel cache": folder, "GPU": gpu}.items():
         try:
-            found[name] = str(function())
+            entries[name] = str(function())
         except Exception as error:  # whatever is wrong with a library is what this command reports
-            found[name] = f"none: {first_line(error)}"
-    found["dot"] = shutil.which("dot") or "none: install Graphviz for pictures of graphs"
+            entries[name] = f"none: {first_line(error)}"
+    entries["dot"] = shutil.which("dot") or "none: install Graphviz for pictures of graphs"
     try:
-        found["graphviz"] = importlib.metadata.version("graphviz")
+        entries["graphviz"] = importlib.metadata.version("graphviz")
     except importlib.metadata.PackageNotFoundError:
-        found["graphviz"] = "none: pip install graphviz"
-    return found
+        entries["graphviz"] = "none: pip install graphviz"
+    return entries
 
 
 def compiler():
@@ -79,12 +79,12 @@ def self_test(tested):
     """Return a sentence that names the fault of a backend, or '' if it works. Raises CompilerError if its kernels do
     not compile."""
     try:
-        found = gradients(tested, np.float32)
+        computed = gradients(tested, np.float32)
     except CompilerError:
         raise
     except Exception as error:
         return f"{type(error).__name__}: {first_line(error)}"
-    for g, expected in zip(found, gradients(backend.reference, np.float64)):
+    for g, expected in zip(computed, gradients(backend.reference, np.float64)):
         off = np.abs(g - expected).max() / np.abs(expected).max()
         if not off < TOLERANCE:
             return f"a gradient is off by {off:.1e} of its largest element"
@@ -93,8 +93,8 @@ def self_test(tested):
 
 def main(argv=()):
     cli.Parser("minigrad doctor", description=__doc__).parse_args(argv)
-    found, failed = inventory(), False
-    for thing, text in found.items():
+    entries, failed = inventory(), False
+    for thing, text in entries.items():
         print(f"{thing:14}{text}")
     for name in BACKENDS:
         try:

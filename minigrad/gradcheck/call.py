@@ -207,5 +207,5 @@ def argument_names(fn, n):
         parameters = list(signature.parameters.values())[1 if op else 0 :]
     except (TypeError, ValueError):
         parameters = []
-    known = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return [known[i] if i < len(known) else f"inputs[{i}]" for i in range(n)]
+    positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [positional[i] if i < len(positional) else f"inputs[{i}]" for i in range(n)]

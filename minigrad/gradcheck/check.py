@@ -114,17 +114,17 @@ def _compare(comparison, mode, directions):
 
 def _left_out(comparison):
     """{name of a comparison that is left out: the reason}"""
-    found, y = {}, comparison.y
+    reasons, y = {}, comparison.y
     if not comparison.subject.size or not y.size:
         what = "output" if comparison.subject.size else "input"
-        found["Jacobian"] = f"every {what} is empty: nothing was compared"
+        reasons["Jacobian"] = f"every {what} is empty: nothing was compared"
     others = comparison.forward.unchecked()
     if others:
-        found["gradients that are not checked"] = f"{others}: pass it as an input"
+        reasons["gradients that are not checked"] = f"{others}: pass it as an input"
     infinite = int(np.isinf(y).sum())
     if infinite:
-        found["outputs"] = f"{infinite} of {y.size} are infinite, where there is no derivative"
-    return found
+        reasons["outputs"] = f"{infinite} of {y.size} are infinite, where there is no derivative"
+    return reasons
 
 
 def _check_options(**given):

@@ -81,10 +81,10 @@ def find_culprit(subject):
     """Describe the first op in a run of `subject` that is wrong by itself too; "" if there is none."""
     rng = np.random.default_rng(0)
     for op, alone in ops_alone(subject):
-        found = first_failure(alone)
-        at_ties = found and is_at_kink(alone, rng) and lies_between_nearby_gradients(alone, rng)
-        if found and not (at_ties and not first_failure(at_nearby_point(alone, rng, CLOSE))):
-            numbers = f"{found.place}: {found.analytic:.9g}, should be {found.numeric:.9g}"
+        failure = first_failure(alone)
+        at_ties = failure and is_at_kink(alone, rng) and lies_between_nearby_gradients(alone, rng)
+        if failure and not (at_ties and not first_failure(at_nearby_point(alone, rng, CLOSE))):
+            numbers = f"{failure.place}: {failure.analytic:.9g}, should be {failure.numeric:.9g}"
             return f"{op.describe()}: wrong by itself too ({numbers})"
     return ""
 

@@ -55,8 +55,8 @@ class _Call:
         """The float arrays that fn returns."""
         args, keywords = self.inputs(arrays)
         y = self.pair.__wrapped__(*args, **keywords)
-        found = tensors_in(y, of=(np.ndarray, np.floating, float))
-        arrays = [np.require(x, requirements="W") for x in found]  # JAX's arrays are read-only
+        outputs = tensors_in(y, of=(np.ndarray, np.floating, float))
+        arrays = [np.require(x, requirements="W") for x in outputs]  # JAX's arrays are read-only
         floats = tuple(x for x in arrays if x.dtype.kind == "f")
         if not floats:
             raise TypeError(no_floats_message(y, "NumPy array"))
@@ -65,8 +65,8 @@ class _Call:
     def gradients(self, dys, arrays):
         """The gradients of the arrays: what vjp returns for them, or zeros."""
         args, keywords = self.inputs(arrays)
-        found = gradients_of(self.pair.vjp(dys[0] if len(dys) == 1 else dys, *args, **keywords), (args, keywords))
-        return [np.require(found.get(id(a), np.zeros_like(a)), a.dtype, "W") for a in arrays]
+        gradients = gradients_of(self.pair.vjp(dys[0] if len(dys) == 1 else dys, *args, **keywords), (args, keywords))
+        return [np.require(gradients.get(id(a), np.zeros_like(a)), a.dtype, "W") for a in arrays]
 
 
 class VjpOp(Op, abstract=True):
@@ -82,8 +82,8 @@ class VjpOp(Op, abstract=True):
     def backward(self, *dys):
         if is_grad_enabled():
             raise TypeError("gradcheck: a vjp of NumPy arrays has no derivative, so it is checked at order 1 only")
-        found = self.call.gradients(tuple(map(host, dys)), [host(x) for x in self.saved_inputs()])
-        return tuple(from_numpy(g) if needed else None for g, needed in zip(found, self.needs))
+        gradients = self.call.gradients(tuple(map(host, dys)), [host(x) for x in self.saved_inputs()])
+        return tuple(from_numpy(g) if needed else None for g, needed in zip(gradients, self.needs))
 
 
 VjpOp.primitive = False  # it runs anyone's code

@@ -238,7 +238,7 @@ def patterns(shape, analytic, numeric, others):
     """Return sentences that say what the wrong Jacobian of a leaf is instead: that of another leaf, or transposed.
 
     shape: of the leaf. analytic, numeric: (outputs, elements). others: {name of another leaf: its numeric Jacobian}."""
-    found = [
+    hints = [
         f"this is the gradient of {name}: two inputs are swapped"
         for name, theirs in others.items()
         if _is_close(analytic, theirs) and not _is_close(numeric, theirs)
@@ -246,8 +246,8 @@ def patterns(shape, analytic, numeric, others):
     if len(shape) > 1 and shape[-1] == shape[-2]:
         square = (-1, *shape)
         if _is_close(analytic.reshape(square).swapaxes(-1, -2), numeric.reshape(square)):
-            found.append("this is the gradient transposed")
-    return found
+            hints.append("this is the gradient transposed")
+    return hints
 
 
 def _is_close(a, b):

@@ -170,12 +170,12 @@ class Forward:
 
     def unchecked(self):
         """The values that require a gradient, take part, and are none of the leaves, as text; "" if there are none."""
-        found = {}
+        names = {}
         for op in reachable(self.roots, 0):
             for parent in op.parents:
                 if parent is not None and parent.op is None and parent not in self.nodes:
-                    found[parent] = f"a Tensor of shape {parent.shape} that {op.name} takes"
-        return ", ".join(found.values())
+                    names[parent] = f"a Tensor of shape {parent.shape} that {op.name} takes"
+        return ", ".join(names.values())
 
     def op_names(self):
         """The names of the ops on that way, each once, in the order in which they ran."""
@@ -292,13 +292,13 @@ def no_floats_message(y, what="Tensor"):
     )
 
 
-def gradients_of(found, inputs):
-    """Return {id(x): gradient} for the arrays x in `inputs`, (args, keywords). found: the return value of a vjp.
+def gradients_of(returned, inputs):
+    """Return {id(x): gradient} for the arrays x in `inputs`, (args, keywords). returned: the return value of a vjp.
 
     That is a tuple with an entry for each of args, and maybe one for the keywords, of the same structure; None means
     zeros. Raises TypeError for another structure."""
     args, keywords = inputs
-    entries = found if isinstance(found, tuple) else (found,)
+    entries = returned if isinstance(returned, tuple) else (returned,)
     if len(entries) not in (len(args), len(args) + bool(keywords)):
         raise TypeError(f"gradcheck: vjp returned {len(entries)} gradients for {len(args)} inputs; None means zeros")
     gradients: dict = {}

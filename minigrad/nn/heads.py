@@ -88,9 +88,9 @@ class HeadAccess(Module):
 
         last: call the hook after all hooks without `last`. It then sees the value that the forward uses, and must
         return None. A layer with head hooks runs with impl="batched", whatever its impl is."""
-        known = *POINTS, *INPUTS, OUTPUT
-        if point not in known:
-            raise ValueError(f"there is no {point!r} in attention: there are {', '.join(known)}")
+        points = *POINTS, *INPUTS, OUTPUT
+        if point not in points:
+            raise ValueError(f"there is no {point!r} in attention: there are {', '.join(points)}")
         if "_head_hooks" not in self.__dict__:
             self._head_hooks = {}
         return Handle(self._head_hooks, (last, point, hook))

@@ -33,11 +33,11 @@ class HookMixin:
 
     def _call_with_hooks(self, args, kwargs):
         for hook in list(self._forward_pre_hooks.values()):
-            found = hook(self, args)
-            if found is not None:
-                args = found if isinstance(found, tuple) else (found,)
+            returned = hook(self, args)
+            if returned is not None:
+                args = returned if isinstance(returned, tuple) else (returned,)
         output = self.forward(*args, **kwargs)
         for hook in list(self._forward_hooks.values()):
-            found = hook(self, args, output)
-            output = output if found is None else found
+            returned = hook(self, args, output)
+            output = output if returned is None else returned
         return output

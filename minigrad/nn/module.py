@@ -161,12 +161,12 @@ class Module(HookMixin):
     def get_submodule(self, path: str) -> Any:
         """Return the module at a path such as "blocks.1.attn"; "" is this one. Raises AttributeError if there is
         none."""
-        found: Any = self
+        module: Any = self
         for name in path.split(".") if path else ():
-            found = vars(found).get(name)
-            if not isinstance(found, Module):
+            module = vars(module).get(name)
+            if not isinstance(module, Module):
                 raise AttributeError(f"{type(self).__name__} has no Module at {path!r}")
-        return found
+        return module
 
     def add_module(self, name: str, module: "Module") -> None:
         """Add or replace the submodule of this name. Raises TypeError for anything but a Module, and ValueError for a

@@ -10,13 +10,13 @@ def derivative(op, outputs=None, letters=None):
     outputs: {index: node} of the op. letters: {node: letter}. With both, values have their letters: a matmul of pattern
     and v says "dpattern = dz vᵀ, dv = patternᵀ dz"."""
     doc = " ".join((type(op).__doc__ or "").split("\n\n")[0].split())
-    found = re.search(r"; ((?:each )?d.*)", doc)
-    if found is None or not letters:
-        return found[1] if found else ""
-    known = {argument(op, i): letters[node] for i, node in enumerate(op.parents) if node in letters}
+    match = re.search(r"; ((?:each )?d.*)", doc)
+    if match is None or not letters:
+        return match[1] if match else ""
+    names = {argument(op, i): letters[node] for i, node in enumerate(op.parents) if node in letters}
     if len(outputs) == 1 and not op.outputs:
-        known["y"] = letters.get(outputs[0], "y")
-    text = re.sub(r"\b(d?)([a-z]+)(?![a-zA-Z])", lambda m: m[1] + known.get(m[2], m[2]), found[1])
+        names["y"] = letters.get(outputs[0], "y")
+    text = re.sub(r"\b(d?)([a-z]+)(?![a-zA-Z])", lambda m: m[1] + names.get(m[2], m[2]), match[1])
     return text.replace("ᵀᵀ", "")
 
 
@@ -34,12 +34,12 @@ def letters_of(graph):
 
     The letters are those of head hooks and study.trace_heads: q, k, v, qk, pattern, z. With a float mask there are also
     scores = scale · qk, and masked, the scores plus the mask. k_shared and v_shared are read by several heads."""
-    found = {}
+    names = {}
 
     def name(letters, nodes):
         for letter, node in zip(letters, nodes):
             if node is not None:
-                found.setdefault(node, letter)
+                names.setdefault(node, letter)
 
     for op, outputs in graph.items():
         if op.name == "attention":
@@ -59,14 +59,14 @@ def letters_of(graph):
     dropped = {y: op.parents[0] for op, ys in graph.items() if op.name == "dropout" for y in ys.values()}
     for op in sorted(graph, key=lambda op: op.serial, reverse=True):
         outputs = graph[op]
-        letter, parents = found.get(outputs.get(0)), op.parents
+        letter, parents = names.get(outputs.get(0)), op.parents
         if op.name == "permute" and letter == "kᵀ":
             name("k", parents)
-        elif op.name == "matmul" and found.get(dropped.get(parents[0], parents[0])) == "pattern":
+        elif op.name == "matmul" and names.get(dropped.get(parents[0], parents[0])) == "pattern":
             name("vz", (parents[1], outputs.get(0)))
         elif op.name == "getitem" and letter in ("k", "v") and parents[0].shape[1] != outputs[0].shape[1]:
             name((f"{letter}_shared",), parents)
-    return found
+    return names
 
 
 def _made_by(op_name, node):

@@ -146,11 +146,11 @@ def _nll(log_p, target, weight, ignore_index):
     kept = target != ignore_index
     label = where(kept, target, 0)  # 0 is in range too
     n, V = log_p.shape
-    found = -embedding_unchecked(log_p.reshape(n * V, 1), label + log_p.constant(np.arange(n)) * V).reshape(n)
+    losses = -embedding_unchecked(log_p.reshape(n * V, 1), label + log_p.constant(np.arange(n)) * V).reshape(n)
     if weight is None:
-        return where(kept, found, 0.0), kept.to(log_p.dtype)
+        return where(kept, losses, 0.0), kept.to(log_p.dtype)
     factors = where(kept, embedding_unchecked(weight.to(log_p.dtype).reshape(V, 1), label).reshape(n), 0.0)
-    return where(kept, found, 0.0) * factors, factors
+    return where(kept, losses, 0.0) * factors, factors
 
 
 def _reduce_weighted(loss, factors, reduction):

@@ -90,10 +90,10 @@ def _shape_for(name, x, sizes):
         raise not_a_tensor_error(name, "input", x)
     shape = shape_of(name, sizes)
     if -1 in shape:
-        known = math.prod(size for size in shape if size != -1)
-        if shape.count(-1) > 1 or known == 0 or x.numel() % known:
+        rest = math.prod(size for size in shape if size != -1)
+        if shape.count(-1) > 1 or rest == 0 or x.numel() % rest:
             raise ValueError(f"{name}: the -1 in {shape} cannot be inferred for shape {x.shape}")
-        shape = tuple(x.numel() // known if size == -1 else size for size in shape)
+        shape = tuple(x.numel() // rest if size == -1 else size for size in shape)
     if math.prod(shape) != x.numel() or min(shape, default=0) < 0:
         raise ValueError(f"{name}: {x.numel()} elements of shape {x.shape} do not fit shape {shape}")
     return shape

@@ -208,8 +208,8 @@ def _extreme(name, over_all, arg, elementwise, adjective):
             return ValuesIndices(input.clone(), arg(input, dim))
         dim = one_dim(name, input, dim)
         indices = arg(input, dim, keepdim=True)
-        found = ValuesIndices(Gather.apply(input, indices, dim=dim), indices)
-        return found if keepdim else ValuesIndices(*(y.squeeze(dim) for y in found))
+        result = ValuesIndices(Gather.apply(input, indices, dim=dim), indices)
+        return result if keepdim else ValuesIndices(*(y.squeeze(dim) for y in result))
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Return the {adjective} element of all; ties share the gradient. Of x's dtype.

@@ -280,8 +280,8 @@ class Optimizers:
         if not isinstance(states, list | tuple) or len(states) != len(self.optimizers):
             raise ValueError(f"the state does not fit: it is not the state of {len(self.optimizers)} optimizers")
         checked = [optimizer._check_state_dict(state) for optimizer, state in zip(self.optimizers, states)]
-        for optimizer, found in zip(self.optimizers, checked):
-            optimizer._replace_state(*found)
+        for optimizer, new_state in zip(self.optimizers, checked):
+            optimizer._replace_state(*new_state)
 
 
 def _as_buffer(state, where, name, p):

@@ -77,9 +77,9 @@ class AddressSpace:
 
     def place(self, x):
         """(Allocation, byte of it at which x begins), or None for an array with memory, or without elements."""
-        known = self._places.get(id(x))
-        if known is not None and known[0] is x:
-            return known[1]
+        entry = self._places.get(id(x))
+        if entry is not None and entry[0] is x:
+            return entry[1]
         if x.size == 0:
             return None
         start = self._backend.address(x)

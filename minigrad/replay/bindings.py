@@ -35,9 +35,9 @@ class Bindings:
 
     def match_array(self, e, x, captured):
         """True if the array x is the captured one, or is now bound to it at the entry e."""
-        known = self.captured_array(x)
-        if known is not None:
-            return known is captured
+        bound = self.captured_array(x)
+        if bound is not None:
+            return bound is captured
         placeholder = e.placeholders.get(id(captured))
         if placeholder is None:  # perhaps a view of captured memory, which Python makes anew at each call
             place = self.space.place(x)
@@ -100,9 +100,9 @@ class Bindings:
 
     def array_for(self, e, x):
         """The captured array for x: a new placeholder, if x is from outside and not bound yet."""
-        known = self.captured_array(x)
-        if known is not None or self.space.place(x) is not None:
-            return x if known is None else known
+        bound = self.captured_array(x)
+        if bound is not None or self.space.place(x) is not None:
+            return x if bound is None else bound
         backend, first, writeable = self.backend, -bytes_below(x), getattr(x.flags, "writeable", True)
         begins = (misalignment(x, backend) - first) % backend.alignment
         array = self.space.array(x.shape, x.dtype, x.strides, first, bytes_spanned(x), writeable, begins)
@@ -143,18 +143,18 @@ class Bindings:
     def share_memory_unseen(self, arrays):
         """True if two of these arrays share memory, as views made before the call may, and their captured ones do not.
         The memory plan would not know that a launch on one depends on a launch on the other."""
-        found: list = []  # (array in memory, the captured one)
+        pairs: list = []  # (array in memory, the captured one)
         for x in arrays:
             place = self.space.place(x)
             if place is None:
-                found.append((x, self.captured_array(x)))
+                pairs.append((x, self.captured_array(x)))
             elif place[0] in self.tree.outside:
-                found.append((self.memory.array(place, x), x))
+                pairs.append((self.memory.array(place, x), x))
         overlap = self.backend.overlap
         return any(
             a is not b and overlap(a, b) and (x is None or y is None or not overlap(x, y))
-            for i, (a, x) in enumerate(found)
-            for b, y in found[:i]
+            for i, (a, x) in enumerate(pairs)
+            for b, y in pairs[:i]
         )
 
 

@@ -117,17 +117,17 @@ class CapturedCall:
 
         def run():
             """Run the op on captured inputs, which captures its launches. Return the arrays that it has made."""
-            given = tuple([self.bindings.captured_tensor(e, x) if isinstance(x, Value) else x for x in inputs])
-            e.inputs = [pattern_of(x) for x in given]
+            captured = tuple([self.bindings.captured_tensor(e, x) if isinstance(x, Value) else x for x in inputs])
+            e.inputs = [pattern_of(x) for x in captured]
             if op in (Add, Sub, Mul, Div):
-                given = self._with_varying_number(e, given)
+                captured = self._with_varying_number(e, captured)
             self.capturing = e
-            result = op.apply(*given, **params)
+            result = op.apply(*captured, **params)
             e.returns_tuple = isinstance(result, tuple)
             ys = as_tuple(result)
             for y in ys:
                 if y is not None:
-                    self._remember_result(op.name, y.array, [x.array for x in given if isinstance(x, Value)])
+                    self._remember_result(op.name, y.array, [x.array for x in captured if isinstance(x, Value)])
                     self.tree.storages.add(y.storage)
                     e.op = y.node.op if y.node is not None and y.node.op is not None else e.op
             e.outputs = [None if y is None else parts_of(y) for y in ys]
@@ -139,27 +139,27 @@ class CapturedCall:
 
         return self._capture(e, run)
 
-    def _with_varying_number(self, e, given):
+    def _with_varying_number(self, e, operands):
         """The inputs of a sum, difference, product or quotient. If another call had another Python number here, or at
         an earlier op, the number becomes a per-call value, in a parameter buffer."""
-        i = next((i for i, x in enumerate(given) if may_vary(x)), None)
+        i = next((i for i, x in enumerate(operands) if may_vary(x)), None)
         if i is None:
-            return given
-        other = given[1 - i]
+            return operands
+        other = operands[1 - i]
         if not isinstance(other, Value) or other.dtype.char not in "fd":
-            return given
+            return operands
         self.has_varying_number = self.has_varying_number or any(
             branch.kind is e.kind and type(branch.inputs[i]) is not TensorParts
             for branch in self.execution.position.branches
         )
         if not self.has_varying_number:
-            return given
-        number = PerCallValue(given[i])
+            return operands
+        number = PerCallValue(operands[i])
         e.per_call_values.append(number)
         e.varying, e.inputs[i] = i, VARYING_NUMBER
         array, storage = self._new_buffer(e, lambda: number.value, (), other.dtype), Storage(self.backend)
         self.tree.storages.add(storage)
-        return (*given[:i], tensor_around(array, None, storage), *given[i + 1 :])
+        return (*operands[:i], tensor_around(array, None, storage), *operands[i + 1 :])
 
     # -- ops of the user's, which may compute in NumPy
 
@@ -171,19 +171,20 @@ class CapturedCall:
         if mode.anomaly:
             refuse("detect_anomaly() inside")
         self.run_pending()
-        given = [self._with_values(x) if isinstance(x, Value) else x for x in inputs]
+        real_inputs = [self._with_values(x) if isinstance(x, Value) else x for x in inputs]
         with uncaptured(after=False), switched(watch=None):
-            result = op.apply(*given, **params)
+            result = op.apply(*real_inputs, **params)
         ys = as_tuple(result)
         guard = [None if y is None else (y.shape, y.dtype, y.node is not None) for y in ys]
         tensors = [x for x in inputs if isinstance(x, Value)]
         e = self._find_branch(op, guard, tensors) or self._capture_user_op(op, guard, inputs, ys, params)
         self.execution.advance_to(e, ())
         if e.op is not None:
-            self.user_ops[e.op] = given, ys
+            self.user_ops[e.op] = real_inputs, ys
             self.backward_runs_user_code = True
         nodes = [None if output is None else output.node for output in e.outputs]
-        outputs = [None if y is None else self._from_outside(y, node, inputs, given) for y, node in zip(ys, nodes)]
+        pairs = zip(ys, nodes)
+        outputs = [None if y is None else self._from_outside(y, node, inputs, real_inputs) for y, node in pairs]
         if mode.watch is not None:
             mode.watch(e.op or op(), inputs, outputs)
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
@@ -195,9 +196,10 @@ class CapturedCall:
             node = Node(None, 0, x.node.shape, x.node.dtype, x.node.device)
         return tensor_around(x.array if place is None else self.bindings.memory.array(place, x.array), node, x.storage)
 
-    def _from_outside(self, y, node, inputs, given):
-        """The Tensor that the step gets for y, an output of an op that ran on `given` in place of `inputs`."""
-        for x, values in zip(inputs, given):
+    def _from_outside(self, y, node, inputs, real_inputs):
+        """The Tensor that the step gets for y, an output of an op that ran on `real_inputs`, which have values, in
+        place of `inputs`."""
+        for x, values in zip(inputs, real_inputs):
             if isinstance(x, Value) and y.storage is x.storage:
                 if y.array is values.array:
                     return self._tensor(x.array, node, x.storage)
@@ -231,9 +233,9 @@ class CapturedCall:
                 f"only, so create_graph=True must stay outside of it ({user_line()})"
             )
         self.run_pending()
-        given, ys = self.user_ops[op._original or op]
+        leaves, ys = self.user_ops[op._original or op]
         pairs = [(y.node, self._with_values(dy)) for y, dy in zip(ys, dys) if dy is not None and y.node is not None]
-        wanted = [x.node for x, need in zip(given, op.needs) if need]
+        wanted = [x.node for x, need in zip(leaves, op.needs) if need]
         with uncaptured(after=False):
             dxs = iter(backward([node for node, _ in pairs], [dy for _, dy in pairs], wanted, True))
         return tuple([next(dxs) if need else None for need in op.needs])
@@ -256,8 +258,8 @@ class CapturedCall:
         guard = tuple(roots), targets, retain
         branches = self.execution.position.branches
         leaves = next((e.leaves for e in branches if isinstance(e, WalkEntry) and e.guard == guard), ())
-        given = [*cotangents, *[bindings.outside_for[leaf].grad for leaf, _ in leaves]]
-        e = self._find_branch("walk", guard, given) or self._capture_walk(guard, roots, cotangents, targets)
+        gradients = [*cotangents, *[bindings.outside_for[leaf].grad for leaf, _ in leaves]]
+        e = self._find_branch("walk", guard, gradients) or self._capture_walk(guard, roots, cotangents, targets)
         self.execution.advance_to(e, ())
         if not retain:
             self.execution.spent.append(e.ops)
@@ -278,14 +280,14 @@ class CapturedCall:
 
         def run():
             before = [self.bindings.outside_for[leaf].grad for leaf in leaves]
-            given = [None if g is None else self.bindings.captured_tensor(e, g) for g in (*cotangents, *before)]
-            e.inputs = [pattern_of(g) for g in given]
-            for leaf, g in zip(leaves, given[len(cotangents) :]):
+            captured = [None if g is None else self.bindings.captured_tensor(e, g) for g in (*cotangents, *before)]
+            e.inputs = [pattern_of(g) for g in captured]
+            for leaf, g in zip(leaves, captured[len(cotangents) :]):
                 leaf.grad = leaves[leaf] = g
             self.capturing = e
-            found = backward(roots, given[: len(cotangents)], targets, True)
+            gradients = backward(roots, captured[: len(cotangents)], targets, True)
             e.leaves = [(leaf, None if leaf.grad is g else parts_of(leaf.grad)) for leaf, g in leaves.items()]
-            e.outputs = [None if g is None else parts_of(g) for g in found or ()]
+            e.outputs = [None if g is None else parts_of(g) for g in gradients or ()]
             made = [parts for parts in (*[grad for _, grad in e.leaves], *e.outputs) if parts is not None]
             self.tree.storages.update([parts.storage for parts in made])
             return [parts.array for parts in made]
@@ -379,12 +381,12 @@ class CapturedCall:
         guard = guard_of(index), guard_of((rest, kwargs), per_call, arrays)
 
         def run(arrays, per_call):
-            given, named = substituted((rest, kwargs), iter(arrays), iter(per_call), backend.array_type)
-            return function(backend, *given[:1], *index, *given[1:], **named)
+            positional, named = substituted((rest, kwargs), iter(arrays), iter(per_call), backend.array_type)
+            return function(backend, *positional[:1], *index, *positional[1:], **named)
 
         changes_memory = name == "setitem" or name.endswith("_") or kwargs.get("out") is not None
         if self._must_run_now(name, args, arrays, changes_memory):
-            return self._run_on_memory(arrays, lambda given: run(given, per_call))
+            return self._run_on_memory(arrays, lambda in_memory: run(in_memory, per_call))
         e = self._find_branch(name, guard, arrays) or self._capture_primitive(name, guard, arrays, per_call, run)
         self.execution.advance_to(e, per_call)
         if changes_memory and e.changes_outside:
@@ -407,16 +409,16 @@ class CapturedCall:
         e.per_call_values = [PerCallValue(value) for value in per_call]
 
         def run():
-            given = [self.bindings.array_for(e, x) for x in arrays]
-            e.inputs = [pattern_of(x) for x in given]
-            places = [self.space.place(x) for x in given]
+            captured = [self.bindings.array_for(e, x) for x in arrays]
+            e.inputs = [pattern_of(x) for x in captured]
+            places = [self.space.place(x) for x in captured]
             e.changes_outside = any(place is not None and place[0] in self.tree.outside for place in places)
             self.capturing = e
-            e.result = call(given, e.per_call_values)
+            e.result = call(captured, e.per_call_values)
             made = [y for y in as_tuple(e.result) if isinstance(y, self.backend.array_type)]
             for y in made:
-                self._remember_result(name, y, given)
-                if not any(y is x for x in given):
+                self._remember_result(name, y, captured)
+                if not any(y is x for x in captured):
                     storage = self.tree.raw_storages[id(y)] = Storage(self.backend)
                     self.tree.storages.add(storage)
             return made
@@ -427,9 +429,9 @@ class CapturedCall:
         """Return run(arrays), computed now, after everything pending, on the memory of the arrays."""
         self.run_pending()
         places = [(x, self.space.place(x)) for x in arrays]
-        given = [x if place is None else self.bindings.memory.array(place, x) for x, place in places]
+        in_memory = [x if place is None else self.bindings.memory.array(place, x) for x, place in places]
         with uncaptured(after=False):
-            return run(given)
+            return run(in_memory)
 
     # -- launch code within an op or a primitive
 
@@ -444,10 +446,10 @@ class CapturedCall:
         self.capturing.launches.append(launch)
 
     def random_stream(self, draw):
-        known = next((each for each in self.capturing.per_call_values if each.value is draw), None)
-        if known is None:
+        per_call = next((each for each in self.capturing.per_call_values if each.value is draw), None)
+        if per_call is None:
             raise CaptureError(f"random numbers drawn within an op cannot be captured ({user_line()})")
-        return self.parameter_buffer(lambda: (known.value.key, known.value.offset), (2,), np.uint64), 0, 0
+        return self.parameter_buffer(lambda: (per_call.value.key, per_call.value.offset), (2,), np.uint64), 0, 0
 
     def parameter_buffer(self, values, shape, dtype):
         return self._new_buffer(self.capturing, values, shape, dtype)
@@ -511,9 +513,9 @@ class CapturedCall:
         self.execution.position.branches.append(e)
         return e
 
-    def _remember_result(self, name, y, given):
-        """Remember the array y, which an op or a primitive has made from the arrays `given`."""
-        if y.size and self.space.place(y) is None and not any(y is x for x in given):
+    def _remember_result(self, name, y, inputs):
+        """Remember the array y, which an op or a primitive has made from the arrays `inputs`."""
+        if y.size and self.space.place(y) is None and not any(y is x for x in inputs):
             raise CaptureError(
                 f"{name} was not computed by a kernel, so it cannot be captured ({user_line()}). If this op of yours "
                 f"computes in NumPy, leave out its primitive = True"

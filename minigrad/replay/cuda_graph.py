@@ -64,7 +64,7 @@ class GraphProgram(Program):
         ]
         if self._buffers:
             launches.insert(0, self._parameter_launch())
-        downloads = [(found, on_gpu) for found, (_, _, on_gpu) in zip(self._checks.found, self._checks.checks)]
+        downloads = [(host, on_gpu) for host, (_, _, on_gpu) in zip(self._checks.found, self._checks.checks)]
         self._graph = backend.graph(launches, downloads)
         self._built = launches  # keeps the arrays of these launches alive
 

@@ -33,8 +33,8 @@ class Execution:
     def advance_to(self, e, per_call):
         """Pass an entry, with the per-call values of this call."""
         if per_call:
-            for known, value in zip(e.per_call_values, per_call):
-                known.value = value
+            for per_call_value, value in zip(e.per_call_values, per_call):
+                per_call_value.value = value
             for buffer in e.parameter_buffers:
                 buffer.host[...] = buffer.values()
         self.pending.append(e)  # after everything that its launches read, since an interrupt may come in between
@@ -100,13 +100,13 @@ class Execution:
         backend, space, outside = self.bindings.backend, self.bindings.space, self.bindings.memory.addresses
         kept = dict.fromkeys(each for each in wanted if each not in outside)
         key = self.position, self.replayed_to, self.programs, tuple(kept)
-        known = self.tree.programs
-        program = known.pop(key, None)
+        programs = self.tree.programs
+        program = programs.pop(key, None)
         if program is None:
             program = PROGRAMS[backend.device](backend, space, self.pending, outside, kept)
-        known[key] = program  # a dict keeps the order of insertion: the program used last is at its end
-        if len(known) > MOST_PROGRAMS:
-            del known[next(iter(known))]
+        programs[key] = program  # a dict keeps the order of insertion: the program used last is at its end
+        if len(programs) > MOST_PROGRAMS:
+            del programs[next(iter(programs))]
         return program
 
     def _allocations(self, tensors):

@@ -28,15 +28,15 @@ def attention_layers(
     number.
 
     If the model itself is one, its path is "". Raises ValueError if there are none, KeyError for an unknown name."""
-    found = {path: m for path, m in model.named_modules() if isinstance(m, MultiheadAttention)}
-    if not found:
+    layers = {path: m for path, m in model.named_modules() if isinstance(m, MultiheadAttention)}
+    if not layers:
         raise ValueError(f"{type(model).__name__} has no nn.MultiheadAttention in it")
     if names is None:
-        return found
-    paths = [path_of(name, found) for name in as_list(names)]
+        return layers
+    paths = [path_of(name, layers) for name in as_list(names)]
     if not paths:
         raise ValueError("no layers are named: None means all")
-    return {path: found[path] for path in found if path in paths}
+    return {path: layers[path] for path in layers if path in paths}
 
 
 def numbers_of_heads(layers):

@@ -124,8 +124,8 @@ class Gradients(Attributes):
         root, cotangent = self._root(gradient)
         inputs = [inputs] if isinstance(inputs, Value) else inputs
         nodes = None if inputs is None else nodes_of("backward", dict.fromkeys(inputs))
-        found = autograd.backward([root], [cotangent], nodes, retain_graph, create_graph)
-        for node, g in zip(nodes or (), found or ()):
+        gradients = autograd.backward([root], [cotangent], nodes, retain_graph, create_graph)
+        for node, g in zip(nodes or (), gradients or ()):
             if g is not None:
                 node.accumulate(g)
 

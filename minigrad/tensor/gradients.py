@@ -52,8 +52,8 @@ def grad(
     nodes = nodes_of("grad", inputs)
     started = [cast(Tensor, y)._root(g) for y, g in zip(outputs, grad_outputs, strict=True)]
     roots, cotangents = [root for root, _ in started], [g for _, g in started]
-    found = autograd.backward(roots, cotangents, nodes, retain_graph, create_graph)
-    for i, g in enumerate(found):
+    gradients = autograd.backward(roots, cotangents, nodes, retain_graph, create_graph)
+    for i, g in enumerate(gradients):
         if g is None and not allow_unused:
             raise GraphError(f"grad: outputs do not depend on input {i}; pass allow_unused=True to get None for it")
-    return tuple(found)
+    return tuple(gradients)

@@ -93,11 +93,11 @@ def multinomial(
     if replacement or num_samples == 1:
         cumulative = np.cumsum(rows, -1)
         u = _or_default(generator).uniform((len(rows), num_samples)) * cumulative[:, -1:]
-        found = np.array([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
+        drawn = np.array([np.searchsorted(c, v, side="right") for c, v in zip(cumulative, u)])
     else:
         if num_samples > (rows > 0).sum(-1).min(initial=num_samples):
             raise ValueError(f"multinomial: {num_samples} samples without replacement, but fewer choices have p > 0")
         with np.errstate(divide="ignore"):
             keys = np.log(rows) - np.log(-np.log1p(-_or_default(generator).uniform(rows.shape)))
-        found = np.argsort(-keys, -1, kind="stable")[:, :num_samples]
-    return _finish(found.astype(np.int64).reshape(p.shape[:-1] + (num_samples,)), input.device, False)
+        drawn = np.argsort(-keys, -1, kind="stable")[:, :num_samples]
+    return _finish(drawn.astype(np.int64).reshape(p.shape[:-1] + (num_samples,)), input.device, False)

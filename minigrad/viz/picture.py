@@ -182,10 +182,10 @@ class _Drawing:
     def __init__(self, roots, names, show):
         self.roots, self.picture = roots, _Picture()
         self.shapes = "shape" in show
-        self.found = reachable(roots, 0)
-        self.ops = sorted(self.found, key=lambda op: op.serial)
+        self.reached = reachable(roots, 0)
+        self.ops = sorted(self.reached, key=lambda op: op.serial)
         names, self.classes = _names(names)
-        self.letters = letters_of(self.found)
+        self.letters = letters_of(self.reached)
         self.names = self.letters | names
         self.uses: dict = {}
         for op in self.ops:
@@ -262,7 +262,7 @@ class _Drawing:
 
     def _derivative(self, op):
         """The derivative of an op, in lines of at most 40 characters."""
-        return textwrap.wrap(derivative(op, self.found[op], self.letters), 40)
+        return textwrap.wrap(derivative(op, self.reached[op], self.letters), 40)
 
     def _add_leaf(self, node, suffix):
         inside = _common([_place(key) for key, _ in self.uses[node]])
@@ -272,14 +272,14 @@ class _Drawing:
         self.picture.add(node, "leaf", inside, f"leaf: {name}", short + suffix, lines)
 
     def _parameters(self, op):
-        left_out = ["None", "False", *(str(node.shape) for node in self.found[op].values() if self.shapes)]
+        left_out = ["None", "False", *(str(node.shape) for node in self.reached[op].values() if self.shapes)]
         shown = [f"{key}={parameter(value)}" for key, value in op.params.items() if parameter(value) not in left_out]
         return [", ".join(shown)] if shown else []
 
     def _outputs(self, op):
         """A line for each result of an op that has a name, or whose shape is shown."""
         lines = []
-        for _, node in sorted(self.found[op].items()):
+        for _, node in sorted(self.reached[op].items()):
             shape = f"{node.shape} {node.dtype}" if self.shapes else ""
             text = ": ".join(filter(None, (self.names.get(node), shape)))
             if text:

@@ -57,18 +57,18 @@ def run_probes(comparison, report, names, call):
         if name in EXPLORING and report.verdict == FAIL:
             report.left_out[name] = "it has failed already"
             continue
-        found: list = []
+        findings: list = []
         try:
-            _run(name, start, report.seed, found)
+            _run(name, start, report.seed, findings)
         except NotApplicable as why:
             report.left_out[name] = str(why)
             continue
         except Exception as error:  # the same call worked before: an exception now is a failure
-            found.append(failure(name, describe_exception(error)))
-        wrong = [f for f in found if f.verdict != PASS]
+            findings.append(failure(name, describe_exception(error)))
+        wrong = [f for f in findings if f.verdict != PASS]
         if not wrong:
-            closest = max(found, key=lambda f: f.excess, default=Finding(name, PASS, note="nothing to compare"))
-            closest.check, closest.note = name, closest.note or f"{len(found)} comparisons"
+            closest = max(findings, key=lambda f: f.excess, default=Finding(name, PASS, note="nothing to compare"))
+            closest.check, closest.note = name, closest.note or f"{len(findings)} comparisons"
             wrong = [closest]
         for f in wrong:
             f.probe = name
@@ -83,8 +83,8 @@ def _is_composition(start):
         return False
 
 
-def _run(name, start, seed, found):
-    """Add the probe's findings to `found` one by one: those before an exception are kept. Stops at the first Point
+def _run(name, start, seed, findings):
+    """Add the probe's findings to `findings` one by one: those before an exception are kept. Stops at the first Point
     that fails."""
     p = start()
     p.rng = np.random.default_rng([SALT, seed, zlib.crc32(name.encode())])  # the same in any company
@@ -95,8 +95,8 @@ def _run(name, start, seed, found):
         if finding is None:
             refused = True
             continue
-        found.append(finding)
+        findings.append(finding)
         if isinstance(x, Point) and finding.verdict == FAIL:
             break
-    if refused and not found:
+    if refused and not findings:
         raise NotApplicable("the forward raises, or gives NaN, wherever it looks")

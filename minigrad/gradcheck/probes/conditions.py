@@ -92,7 +92,7 @@ class ProbeContext:
         sizes = [np.abs(a[np.isfinite(a)]).max(initial=1e-300) for a in self.subject.arrays]
         return [changes[0], *(change + EPS * self.terms / size for change, size in zip(changes[1:], sizes))]
 
-    def same(self, check, expected, found, note, slack=1e-10, arrays=None):
+    def same(self, check, expected, actual, note, slack=1e-10, arrays=None):
         """Yield a Finding for each part of two results, [outputs, *gradient] or the gradient alone.
 
         They may differ by `slack` of the largest element, plus the rounding that is estimated at `arrays`, or else at
@@ -105,7 +105,7 @@ class ProbeContext:
         tiny = 0.0
         if self.coarsest_eps > EPS and slack:
             tiny = 16 * float(np.finfo(self.comparison.coarsest_dtype).smallest_subnormal)
-        for k, (name, a, b) in enumerate(zip(names, expected, found), -len(names)):
+        for k, (name, a, b) in enumerate(zip(names, expected, actual), -len(names)):
             largest, difference = np.abs(a[np.isfinite(a)]).max(initial=0), difference_of(a, b)
             allowed = slack * largest + tiny
             if slack and (difference > allowed).any():
@@ -116,7 +116,7 @@ class ProbeContext:
                         continue
             yield self.finding(check, name, a, b, difference / (allowed or TINY), note)
 
-    def finding(self, check, name, expected, found, excess, note):
+    def finding(self, check, name, expected, actual, excess, note):
         """Return the Finding for one leaf's gradient, or for the outputs (name "").
 
         excess[j]: the difference of element j, divided by the allowed difference."""
@@ -125,7 +125,7 @@ class ProbeContext:
         f = Finding(check, PASS if worst <= 1 else FAIL, name, excess=float(worst))
         if f.verdict == FAIL:
             j = int(np.argmax(excess))
-            f.analytic, f.numeric = float(found.flat[j]), float(expected.flat[j])
+            f.analytic, f.numeric = float(actual.flat[j]), float(expected.flat[j])
             if name:
                 f.index = tuple(int(n) for n in np.unravel_index(j, excess.shape))
             else:
@@ -157,8 +157,9 @@ def linearity(p):
         parts = [[dy if (j == i) == only else None for j, dy in enumerate(p.dys)] for only in (True, False)]
         total = [a + b for a, b in zip(*(p.backward(p.run, part) for part in parts))]
         yield from p.same("linearity", p.gradient, total, f"wrong where output {i} alone is used, or alone is not")
-    found = p.backward(p.run, [np.zeros_like(dy) for dy in p.dys])
-    yield from p.same("zero cotangent", [0 * g for g in p.gradient], found, "a cotangent of zeros must give 0", slack=0)
+    actual = p.backward(p.run, [np.zeros_like(dy) for dy in p.dys])
+    zeros = [0 * g for g in p.gradient]
+    yield from p.same("zero cotangent", zeros, actual, "a cotangent of zeros must give 0", slack=0)
 
 
 def unchanged(p):
@@ -232,14 +233,15 @@ def modes(p):
         yield from p.same("no_grad", [p.run.y, *p.gradient], [y, *p.gradient], "outputs differ under no_grad", slack=0)
     run = p.subject.run()
     with autograd.no_grad():
-        found = p.backward(run)
-    yield from p.same("no_grad", p.gradient, found, "the gradient differs where backward() runs under no_grad", slack=0)
+        actual = p.backward(run)
+    note = "the gradient differs where backward() runs under no_grad"
+    yield from p.same("no_grad", p.gradient, actual, note, slack=0)
     try:
-        found = p.backward(p.subject.run(), create_graph=True)
+        actual = p.backward(p.subject.run(), create_graph=True)
     except Exception as error:  # a backward in NumPy, say, has no derivative, and nobody asked for one
         yield Finding("create_graph", PASS, note=f"not under create_graph: {type(error).__name__}")
         return
-    yield from p.same("create_graph", p.gradient, found, "the gradient differs under create_graph")
+    yield from p.same("create_graph", p.gradient, actual, "the gradient differs under create_graph")
 
 
 # -- in other memory
@@ -288,14 +290,14 @@ def layouts(p):
     """The inputs in other memory layouts give the same outputs and gradient."""
     arrays = p.subject.arrays
     for name in LAYOUTS:
-        found = p.again([in_layout(name, a) for a in arrays])
-        if found:
-            yield from p.same(f"layout {name}", p.result, found, f"wrong where inputs are {name}")
+        actual = p.again([in_layout(name, a) for a in arrays])
+        if actual:
+            yield from p.same(f"layout {name}", p.result, actual, f"wrong where inputs are {name}")
     for name in MIXED if len(arrays) > 1 else ():
         for odd in (0, 1):
-            found = p.again([in_layout(name, a) if i % 2 == odd else a.copy() for i, a in enumerate(arrays)])
-            if found:
-                yield from p.same(f"layout {name}, mixed", p.result, found, f"wrong where some inputs are {name}")
+            actual = p.again([in_layout(name, a) if i % 2 == odd else a.copy() for i, a in enumerate(arrays)])
+            if actual:
+                yield from p.same(f"layout {name}, mixed", p.result, actual, f"wrong where some inputs are {name}")
     yield from _layout_as_given(p)
     yield from _broadcast_inputs(p)
 
@@ -305,8 +307,8 @@ def _layout_as_given(p):
     leaves = p.subject.leaves
     if any(not leaf.given.flags.c_contiguous for leaf in leaves):
         given = [leaf.given if leaf.given.dtype == np.float64 else leaf.array for leaf in leaves]
-        found = p.again(given) or p.result
-        yield from p.same("layout as given", p.result, found, "wrong in the layout that was passed")
+        actual = p.again(given) or p.result
+        yield from p.same("layout as given", p.result, actual, "wrong in the layout that was passed")
 
 
 def _broadcast_inputs(p):
@@ -318,10 +320,10 @@ def _broadcast_inputs(p):
         if any(a.size and 0 in a.strides for a in views):
             copies = [a.copy() for a in views]
             expected = _or_none(lambda copies=copies: p.again(copies))  # it may be singular there, whatever the layout
-            found = p.again(views) if expected and np.isfinite(expected[0]).all() else None
-            if found:
+            actual = p.again(views) if expected and np.isfinite(expected[0]).all() else None
+            if actual:
                 note = f"wrong where dim {axis} is broadcast"
-                yield from p.same(f"layout broadcast {axis}", expected, found, note, arrays=copies)
+                yield from p.same(f"layout broadcast {axis}", expected, actual, note, arrays=copies)
 
 
 def _or_none(f):
@@ -345,13 +347,13 @@ def cotangents(p):
     if not any(dy.size for dy in p.dys):
         raise NotApplicable("no output has elements")
     for name in LAYOUTS:
-        found = p.backward(p.run, [in_layout(name, dy) for dy in p.dys])
-        yield from p.same(f"cotangent {name}", p.gradient, found, f"wrong where the cotangent is {name}")
+        actual = p.backward(p.run, [in_layout(name, dy) for dy in p.dys])
+        yield from p.same(f"cotangent {name}", p.gradient, actual, f"wrong where the cotangent is {name}")
     equal = [[np.broadcast_to(dy[(slice(0, 1),) * dy.ndim], dy.shape) for dy in p.dys]]
     equal += [[_broadcast(dy, axis) for dy in p.dys] for axis in range(max(dy.ndim for dy in p.dys))[:MOST_AXES]]
     for dys in equal:
-        expected, found = p.backward(p.run, [dy.copy() for dy in dys]), p.backward(p.run, dys)
-        yield from p.same("cotangent broadcast", expected, found, "wrong where the cotangent is broadcast")
+        expected, actual = p.backward(p.run, [dy.copy() for dy in dys]), p.backward(p.run, dys)
+        yield from p.same("cotangent broadcast", expected, actual, "wrong where the cotangent is broadcast")
 
 
 # -- of other inputs
@@ -380,8 +382,8 @@ def alone(p):
                 raise
             if run.roots:
                 given = dict(zip(chosen, p.backward(run, chosen=chosen)))
-                found = [given.get(i, g) for i, g in enumerate(p.gradient)]
-                yield from p.same("alone", p.gradient, found, "differs when not all inputs need a gradient")
+                actual = [given.get(i, g) for i, g in enumerate(p.gradient)]
+                yield from p.same("alone", p.gradient, actual, "differs when not all inputs need a gradient")
 
 
 def repeated_input(p):
@@ -398,10 +400,10 @@ def repeated_input(p):
         expected = p.again([a.copy() for a in arrays])
         if expected and all(np.isfinite(x).all() for x in expected):  # else it is outside the domain
             expected[1 + i] = expected[1 + i] + expected[1 + j]
-            found = p.again(arrays, tie=(i, j))
-            found[1 + j] = expected[1 + j]
+            actual = p.again(arrays, tie=(i, j))
+            actual[1 + j] = expected[1 + j]
             note = f"fn(x, x) for {leaves[i].name} and {leaves[j].name} differs from the sum of the two gradients"
-            yield from p.same("repeated input", expected, found, note, arrays=arrays)
+            yield from p.same("repeated input", expected, actual, note, arrays=arrays)
 
 
 # -- computed otherwise
@@ -450,16 +452,16 @@ def _in_dtype(p, dtype, chosen):
         return
     exact = p.backward(p.subject.run(exact_arrays), [dy.astype(np.float64) for dy in dys])
     try:
-        found = p.backward(run, dys)
+        actual = p.backward(run, dys)
     except Exception:
         if not mixed:
             raise
         return  # fn refuses mixed dtypes, though only in its backward
-    if any((~np.isfinite(g) & np.isfinite(a)).any() for g, a in zip(found, exact)) and len(p.ran) > 1:
+    if any((~np.isfinite(g) & np.isfinite(a)).any() for g, a in zip(actual, exact)) and len(p.ran) > 1:
         return  # beyond its range on the way
     spread = p.subject.spread(dys, arrays, eps)[1:]
     largest = max((np.abs(dy).max(initial=0) for dy in dys), default=0)
-    for leaf, x, a, g, rough in zip(p.subject.leaves, arrays, exact, found, spread):
+    for leaf, x, a, g, rough in zip(p.subject.leaves, arrays, exact, actual, spread):
         if g.dtype != x.dtype and g.any():
             yield failure(check, f"the dtype of the gradient of {leaf.name} is {g.dtype}, not {x.dtype}")
         ulp = eps * np.abs(a).max(initial=0)

@@ -56,12 +56,12 @@ def other_constants(a):
     or a mask. They change its order, repeat numbers, set a count to 0, or a sign."""
     x, first = a.ravel(), np.arange(a.size) == 0
     if a.dtype.kind == "b":
-        found = {"all true": x | True, "all false": x & False, "inverted": ~x}
+        constants = {"all true": x | True, "all false": x & False, "inverted": ~x}
     elif a.dtype.kind == "f":
-        found = {"backwards": x[::-1], "growing": x * np.linspace(0.5, 1.5, x.size), "one 0": np.where(first, 0, x)}
+        constants = {"backwards": x[::-1], "growing": x * np.linspace(0.5, 1.5, x.size), "one 0": np.where(first, 0, x)}
     else:
         x = x.astype(np.int64)
-        found = {
+        constants = {
             "all the first": np.full_like(x, x[0]),
             "all twice": np.repeat(x, 2)[: x.size],
             "backwards": x[::-1],
@@ -70,8 +70,8 @@ def other_constants(a):
             "negative": x - 1 - x.max(),
             "beyond": x + 1 + x.max(),
         }
-    found = {name: x.astype(a.dtype).reshape(a.shape) for name, x in found.items()}
-    return {name: x for name, x in found.items() if not np.array_equal(x, a)}
+    constants = {name: x.astype(a.dtype).reshape(a.shape) for name, x in constants.items()}
+    return {name: x for name, x in constants.items() if not np.array_equal(x, a)}
 
 
 def out_of_range(a, other):
@@ -89,10 +89,10 @@ def indices(p):
     """Yield Points with other numbers in the inputs that are not floats. An index, counts or classes become all equal,
     reversed, repeated, negative or too large; masks are inverted or constant."""
     p.require_first_order()
-    found = [x for x in dict.fromkeys(tensors_in(p.inputs)) if not x.is_floating_point() and x.numel()]
-    if not found:
+    tensors = [x for x in dict.fromkeys(tensors_in(p.inputs)) if not x.is_floating_point() and x.numel()]
+    if not tensors:
         raise NotApplicable("all inputs are floats")
-    for x in found:
+    for x in tensors:
         a = host(x)
         for name, array in other_constants(a).items():
             inputs = map_tensors_once(p.inputs, lambda y, x=x, array=array: like(y, array) if y is x else y)

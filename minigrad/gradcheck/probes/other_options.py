@@ -60,13 +60,13 @@ def _calls_with_options(p):
     options = _options(p)
     if options:
         return [(p.fn if op is not p.fn else op.apply, p.inputs, options)]
-    found = []
+    calls = []
     for inner, xs in user_ops(p)[:4] if op is None else ():
         given = argument_names(type(inner).apply, len(xs))
         options = {name: x for name, x in _defaults(inner.forward).items() if name not in given} | inner.params
         xs = [x.detach().clone().requires_grad_(x.requires_grad) if isinstance(x, Tensor) else x for x in xs]
-        found.append((partial(type(inner).apply, **inner.params), xs, options))
-    return found
+        calls.append((partial(type(inner).apply, **inner.params), xs, options))
+    return calls
 
 
 def _options(p):

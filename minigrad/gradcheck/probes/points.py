@@ -73,9 +73,9 @@ def is_bare_op(p):
 
 def user_ops(p):
     """[(op, its inputs)] of each op of the user's own that ran, once for each class and parameters."""
-    found = {}
+    distinct = {}
     for op, inputs in p.ran:
         cls = type(op)
         if op.serial >= 0 and not is_ours(cls) and not issubclass(cls, FormulaOp):
-            found.setdefault((cls, repr(op.params)), (op, inputs))
-    return list(found.values())
+            distinct.setdefault((cls, repr(op.params)), (op, inputs))
+    return list(distinct.values())
