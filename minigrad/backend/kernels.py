@@ -48,6 +48,7 @@ def with_includes(name):
 
 
 def _flatten(name, seen):
+    """with_includes() of a file, without the files in `seen`, to which the included ones are added."""
     seen.add(name)
     lines = [f'#line 1 "{Path(name).name}"']
     for number, line in enumerate(text(name).splitlines(), 1):

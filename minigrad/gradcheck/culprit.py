@@ -63,6 +63,9 @@ def has_kink(subject, pairs=DIRECTION_PAIRS):
 
 
 def _has_kink_along_random_directions(c):
+    """True if the function of a Comparison has a kink along u or v, random directions, or between them: its slopes
+    along u and v do not add up to its slope along u + v."""
+
     def draw():
         return [c.rng.choice([-1.0, 1.0], x.shape) * c.rng.uniform(0.5, 1.5, x.shape) for x in c.subject.arrays]
 

@@ -107,6 +107,7 @@ class MultiheadAttention(HeadAccess):
         return y, pattern.mean(1) if average_attn_weights else pattern
 
     def _per_head(self, query, key, value, mask, is_causal, cache):
+        """impl "per_head": a loop over heads, as in the paper. Return z of all heads, and the pattern."""
         if cache is not None:
             raise ValueError("a cache needs impl 'batched' or 'fused'")
         W_q, W_k, W_v = (W.split(d) for W, (_, d) in zip(self.weights(), self.sizes))  # a piece for each head

@@ -35,6 +35,7 @@ class KVCache:
         self.length = 0
 
     def _check(self, k, v, end):
+        """Raise RuntimeError, ValueError or TypeError unless k and v can be stored up to position `end`."""
         B, nkv, capacity, d_k = self.k.shape
         d_v = self.v.shape[3]
         if is_grad_enabled():

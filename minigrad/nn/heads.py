@@ -124,6 +124,8 @@ class HeadAccess(Module):
 
 
 def _load(layer, W_Q, W_K, W_V, W_O):
+    """Replace the parameters and sizes of a layer: see load_from_heads. Raises ValueError for shapes that do not
+    fit."""
     about = dict(dtype=layer.out_proj.weight.dtype, device=layer.out_proj.weight.device)
     W_Q, W_K, W_V = ([as_tensor(W, **about).detach() for W in Ws] for Ws in (W_Q, W_K, W_V))
     W_O, nh, nkv = as_tensor(W_O, **about).detach(), len(W_Q), len(W_K)

@@ -208,9 +208,11 @@ class CapturedCall:
         return self._tensor(y.array, node, y.storage)
 
     def _capture_user_op(self, op, guard, inputs, ys, params):
+        """Capture an op of the user's that no branch matches, as a new entry. Return the entry."""
         e = OpEntry(op, guard)
 
         def run():
+            """Put a UserOp into the captured graph for it. No launch is captured, so there are no arrays to return."""
             captured = [self.bindings.captured_tensor(e, x) if isinstance(x, Value) else None for x in inputs]
             e.inputs = [pattern_of(x) for x in captured if x is not None]
             if any(y is not None and y.node is not None for y in ys):
@@ -269,6 +271,7 @@ class CapturedCall:
         return None if targets is None else [None if out is None else self._tensor(*out) for out in e.outputs]
 
     def _capture_walk(self, guard, roots, cotangents, targets):
+        """Capture a backward walk that no branch matches, as a new entry. Return the entry."""
         ops = reachable(roots, 0)
         for op in ops:
             if op.spent or any(op in spent for spent in self.execution.spent):
@@ -279,6 +282,7 @@ class CapturedCall:
             leaves = {node: None for op in ops for node in op.parents if node is not None and node.op is None}
 
         def run():
+            """Walk from captured cotangents, with captured .grads at the leaves. Return the arrays of the gradients."""
             before = [self.bindings.outside_for[leaf].grad for leaf in leaves]
             captured = [None if g is None else self.bindings.captured_tensor(e, g) for g in (*cotangents, *before)]
             e.inputs = [pattern_of(g) for g in captured]
@@ -405,10 +409,12 @@ class CapturedCall:
         return len(arrays) < 4 and self.bindings.share_memory_unseen(arrays)
 
     def _capture_primitive(self, name, guard, arrays, per_call, call):
+        """Capture a primitive that no branch matches, as a new entry. Return the entry."""
         e = PrimitiveEntry(name, guard)
         e.per_call_values = [PerCallValue(value) for value in per_call]
 
         def run():
+            """Run the primitive on captured arrays, which captures its launches. Return its results."""
             captured = [self.bindings.array_for(e, x) for x in arrays]
             e.inputs = [pattern_of(x) for x in captured]
             places = [self.space.place(x) for x in captured]

@@ -57,6 +57,7 @@ class GraphProgram(Program):
     # -- making the graph
 
     def _build(self):
+        """Make the CUDA graph of all launches, at the present addresses."""
         backend = self._backend
         launches = [
             launch._replace(args=backend.with_packed_structs(map(self._with_memory, launch.args)))
@@ -100,6 +101,8 @@ class GraphProgram(Program):
         return not self._calls or self._last_event.done
 
     def _prepared(self, memory):
+        """Write the addresses and numbers of this call. Return the function that starts the graph, and its
+        arguments."""
         stream = self._backend.current_stream()
         if self._calls and stream != self._stream:
             stream.wait_event(self._last_event)  # order this call after the previous one, which ran on another stream
@@ -115,6 +118,7 @@ class GraphProgram(Program):
         return self._graph.launch, (stream,)
 
     def _finish(self, memory):
+        """Copy changed arrays and results from the graph's memory to the arrays that the step sees."""
         backend, self._calls = self._backend, self._next
         for allocation in self._changed & self._copies.keys():
             backend.refill(memory.blocks[allocation], self._copy_of(allocation, memory))

@@ -56,6 +56,7 @@ def cut_gradient(
     forwards = 0
 
     def without_gradient(write):
+        """Return a Tensor of zeros whose gradient cancels (1 - factor) of the write's gradient."""
         nonlocal forwards
         if not is_grad_enabled():
             return None
@@ -208,10 +209,13 @@ class EdgeCut:
 
 
 def _first(y):
+    """Return y, or the first item of a tuple."""
     return y[0] if isinstance(y, tuple) else y
 
 
 def _tokens(y):
+    """Return y, the output of the first nn.Embedding. Raises ValueError unless it has the shape of tokens, (B, T,
+    C)."""
     if y.ndim != 3:
         raise ValueError(
             "the model's first nn.Embedding does not embed its tokens, so 'tokens' and 'positions' are not known: "
@@ -221,4 +225,5 @@ def _tokens(y):
 
 
 def _bias_like(layer, y):
+    """Return the output bias of an attention layer, expanded to the shape of the layer's output."""
     return layer.out_proj.bias.expand(*_first(y).shape)

@@ -115,6 +115,7 @@ def _sublayers_of(block, path, names):
 
 
 def _check_sublayers(layers, sublayers):
+    """Raise TypeError unless all attention layers are sublayers and all norms are known: see stream_of."""
     declared = {sublayer.module for sublayer in sublayers}
     for path, layer in layers.items():
         if layer not in declared:

@@ -72,6 +72,7 @@ def load_tensors(path: FilePath) -> dict[str, Array]:
 
 
 def _read(path: FilePath) -> tuple[dict[str, Array], dict[str, str]]:
+    """Return ({name: array}, metadata) of a safetensors file. Raises CheckpointError if it cannot be read."""
     try:
         with safe_open(path, framework="np") as file:
             return {name: file.get_tensor(name) for name in sorted(file.keys())}, file.metadata() or {}

@@ -78,6 +78,7 @@ def read_corpus(paths: FilePath | Iterable[FilePath] = ()) -> str:
 
 
 def _read(path):
+    """Return the text of a UTF-8 file. Raises TextError, which names the line, for other files and for an empty one."""
     with open(path, "rb") as file:
         data = file.read()
     if b"\0" in data[:10_000]:

@@ -265,6 +265,7 @@ class _Drawing:
         return textwrap.wrap(derivative(op, self.reached[op], self.letters), 40)
 
     def _add_leaf(self, node, suffix):
+        """Add the box of a leaf, in the innermost frame that contains all its uses."""
         inside = _common([_place(key) for key, _ in self.uses[node]])
         name = self.names.get(node, "leaf")
         short = name.removeprefix(".".join(inside) + ".")  # the frame's title has the rest
@@ -272,6 +273,7 @@ class _Drawing:
         self.picture.add(node, "leaf", inside, f"leaf: {name}", short + suffix, lines)
 
     def _parameters(self, op):
+        """The parameters of an op as one line in a list; an empty list without parameters worth showing."""
         left_out = ["None", "False", *(str(node.shape) for node in self.reached[op].values() if self.shapes)]
         shown = [f"{key}={parameter(value)}" for key, value in op.params.items() if parameter(value) not in left_out]
         return [", ".join(shown)] if shown else []

@@ -33,6 +33,7 @@ class Norm(Launcher):
         return y, rstd
 
     def _norm_backward(self, dy, x, weight, mean, rstd, wanted):
+        """Return dx, dweight and dbias, None where `wanted` is False. mean is None for RMSNorm."""
         x = self.compact(x)
         rows, n = rstd.size, x.shape[-1]
         dy, weight = self.operand(dy, x.dtype, x.shape), self.operand(weight, x.dtype, (n,))

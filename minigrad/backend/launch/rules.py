@@ -48,6 +48,8 @@ COPY, SAME_BITS, EXACT, KERNEL = Rule
 
 
 def _primitive(rule: Rule, launch: Any) -> Any:
+    """Return the primitive that launches kernels by `launch`, or calls NumPy's primitive of the same name if the rule
+    prefers it. In a captured step it always launches."""
     name, numpy_primitive = launch.__name__, getattr(_reference, launch.__name__)
     may_launch, smallest = rule in (EXACT, KERNEL), 0 if rule is KERNEL else MANY
 

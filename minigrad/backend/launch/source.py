@@ -70,6 +70,7 @@ def generate_entries(dtype, only=None):
 
 
 def _entry(formula, kind):
+    """The CUDA source of a formula's entry point, with its `// args` line. kind: of the dtype, as in np.dtype.kind."""
     name, arity = formula.name, formula.arity
     result, first = "bool" if formula.bools else "T", "bool" if name == "where" else "T"
     number = "double" if kind == "f" else "long long"

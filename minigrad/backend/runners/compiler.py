@@ -132,6 +132,7 @@ def _name(source):
 
 
 def _build(source, path):
+    """Compile a Source and store the library at `path`, in the cache. Raises CompilerError."""
     name = shlex.join(find_compiler())
     with tempfile.TemporaryDirectory() as scratch:
         text, result = Path(scratch, "kernel.cpp"), Path(scratch, "kernel.so")

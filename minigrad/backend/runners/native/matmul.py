@@ -48,7 +48,10 @@ class BlockPlan(NamedTuple):
 
 @functools.lru_cache(4096)
 def block_plan(a_shape, a_strides, b_shape, b_strides, itemsize, has_no_bias, threads):
-    """The BlockPlan of a @ b. Strides are in bytes. has_no_bias: True if nothing is added."""
+    """Return the BlockPlan of a @ b. Strides are in bytes. has_no_bias: True if nothing is added.
+
+    Few rows or columns that are contiguous along k are multiplied as dot products. If y is narrow, bᵀ @ aᵀ is faster:
+    the operands are swapped."""
     shape, n, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, itemsize)
     batches = math.prod(size for size, _, _ in dims)
     sizes, a_batch, b_batch = zip(*dims) if dims else ((), (), ())
