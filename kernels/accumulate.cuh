@@ -1,4 +1,4 @@
-// The type A in which sums of T are accumulated (long long for integers and bools, R for floats), and sums of columns.
+// The type A in which sums of T are accumulated (long long for integers and bools, R for floats); sums of columns.
 #pragma once
 #include "common.cuh"
 

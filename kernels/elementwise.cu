@@ -34,8 +34,8 @@ __device__ __forceinline__ X whole_power(X a, X b) {
 template <typename X>
 __attribute__((noinline)) __device__ X rest(X a, X b) { return X(fmod(double(a), double(b))); }
 
-// ⌊a / b⌋ and a - b ⌊a / b⌋ of floats, as Python's // and %. What fmod leaves divides without a remainder, so the
-// quotient is whole but for rounding.
+// ⌊a / b⌋ and a - b ⌊a / b⌋ of floats, as Python's // and %. a - fmod(a, b) is a multiple of b, so the quotient is
+// whole up to rounding.
 template <typename X>
 __device__ __forceinline__ X floored_remainder(X a, X b) {
   const X r = rest(a, b);

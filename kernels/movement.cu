@@ -31,7 +31,7 @@ __device__ __forceinline__ void tile_each(int rows, int columns, F f) {
   }
 }
 
-// Reads run along x's contiguous dim and writes along y's, so that both coalesce; shared memory is where they meet.
+// Reads run along x's contiguous dim and writes along y's, so that both coalesce. A tile in shared memory is between.
 // args  bits y, x in layout
 extern "C" __global__ void transpose(T* __restrict__ y, const T* __restrict__ x, Layout layout, long long by_tiles,
                                      long long by_across) {

@@ -110,7 +110,7 @@ extern "C" __global__ void sgd(const Slot* __restrict__ slots, int count,
   });
 }
 
-// v = what is to be made orthogonal: the momentum after this step, with nesterov once more.
+// v = the direction that is then made orthogonal: the momentum after this step, or with nesterov one step of momentum further.
 // args  slots[count] v, g (size); slots[count] const m (size); options (…, 3); where most(slots, 'row') < options.size // 3
 extern "C" __global__ void muon_direction(const Slot* __restrict__ slots, int count, const double* __restrict__ options,
                                           bool nesterov) {
@@ -127,7 +127,7 @@ extern "C" __global__ void muon_direction(const Slot* __restrict__ slots, int co
   });
 }
 
-// Matrices x of n elements, of which a block has CHUNK: what the squares of these add up to.
+// parts = the sums of squares of CHUNK elements each, for matrices x of n elements.
 // args  parts (grid); x (grid // up(n, CHUNK), n)
 extern "C" __global__ void muon_squares(double* __restrict__ parts, const T* __restrict__ x, long long n) {
   const long long chunks = (n + CHUNK - 1) / CHUNK, from = blockIdx.x % chunks * CHUNK;
@@ -137,7 +137,7 @@ extern "C" __global__ void muon_squares(double* __restrict__ parts, const T* __r
   if (threadIdx.x == 0) parts[blockIdx.x] = s;
 }
 
-// x = x / max(‖x‖, eps), in the same blocks.
+// x = x / max(‖x‖, eps), where ‖x‖² is the sum of a matrix's parts. The blocks are the same.
 // args  x (grid // up(n, CHUNK), n); parts (grid)
 extern "C" __global__ void muon_norm(T* __restrict__ x, const double* __restrict__ parts, long long n, double eps) {
   const long long chunks = (n + CHUNK - 1) / CHUNK, matrix = blockIdx.x / chunks, from = blockIdx.x % chunks * CHUNK;
@@ -158,7 +158,7 @@ extern "C" __global__ void muon_polynomial(T* __restrict__ q, const T* __restric
   each(n, [&](long long i) { q[i] = T(R(q[i]) * of_square + R(A[i]) * of_A + (i == diagonal ? of_one : R(0))); });
 }
 
-// v: what has become of the direction.
+// The update of muon: m, and p by the orthogonal direction v.
 // args  slots[count] p, m, g (size); slots[count] const v (size); options (…, 3); stop? (1); where most(slots, 'row') < options.size // 3
 extern "C" __global__ void muon(const Slot* __restrict__ slots, int count, const double* __restrict__ options,
                                 double scale, const long long* stop) {

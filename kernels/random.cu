@@ -4,7 +4,7 @@
 //   layout   all arrays are compact, of n elements. Word i is word i % 4 of block offset + i / 4 of the stream `key`.
 //            If `stream` is not null, it holds another key, which is taken instead, and an offset, which is added
 //   launch   1-D, as for grid_each over the blocks of four words: n / 4, rounded up
-//   equals   philox.words(key, offset, n), and what backend/numpy/random.py makes of them
+//   equals   the functions of backend/numpy/random.py, from philox.words(key, offset, n)
 #include "layout.cuh"
 #include "philox.cuh"
 

@@ -2,7 +2,7 @@
 //
 //   argsort       the order of each `part` elements of a row, a block each, 1 or a multiple of 32 threads;
 //                 other (rows, n): room to work in
-//   merge_orders  y from `other`, where each `run` indices of a row are in order, those of two in one; launch over
+//   merge_orders  y: pairs of runs of `other` are merged. A run is `run` indices of a row that are in order. Launch over
 //                 rows × n. On a GPU
 //   equals        np.argsort(x, 1, kind="stable"); descending: the largest first, and equals in their order too
 //
