@@ -59,8 +59,8 @@ class _Walk:
     """The state of one backward pass. A gradient waits in `pending` until every op that contributes to it has run.
 
     During a walk gradients may share memory: the backward of an addition returns dy itself for both inputs. So a
-    gradient is changed in place only if it is a sum that this walk has made (`sums`), and one that leaves the walk as a
-    .grad or a result gets memory of its own (`with_own_memory`)."""
+    gradient is changed in place only if it is a sum that this walk has made (`sums`). A gradient that leaves the walk,
+    as a .grad or a result, gets its own memory (`with_own_memory`)."""
 
     def __init__(self, create_graph: bool, targets: set[Node] | None, inspect: "Inspect | None"):
         self.began = Storage.begin_walk()

@@ -56,9 +56,9 @@ def gradcheck(
     probes      "auto": all probes if an op or a hook of your own, a vjp or an Op class is checked; for a function of
                 minigrad's own ops those that can find something there. "all", or names out of PROBES, or () for none.
     seed        the same seed gives the same directions, cotangents and probes.
-    strict      a WARN is a FAIL. Probes try points of their own: other numbers, sizes, indices, options. If the
-                backward raises there or gives NaN although the forward runs, or if fn may not be meant for the point,
-                that is a WARN: it passes, with a GradcheckWarning that shows the call.
+    strict      a WARN is a FAIL. Probes try points of their own: other numbers, sizes, indices, options. A failure
+                there is a WARN if fn may not be meant for the point, or if the backward raises or gives NaN where the
+                forward runs. A WARN passes, with a GradcheckWarning that shows the call.
 
     Raises GradcheckError (an AssertionError, with .report) if the verdict is FAIL, NONFINITE or INCONCLUSIVE, unless
     raise_on_fail=False. Raises ValueError for options that make no sense, or if fn has nothing to differentiate.

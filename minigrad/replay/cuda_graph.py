@@ -17,12 +17,12 @@ class GraphProgram(Program):
     """The launches of some trace entries as one CUDA graph. It is started on the stream that is current at each call,
     and the host does not wait for it.
 
-    A graph knows addresses. If an array from outside lies elsewhere at another call, the graph gets a copy of its own,
-    which is filled before each run, and copied back if the launches change it.
+    A graph holds addresses. If an array from outside has another address at another call, the graph gets a copy of its
+    own, which is filled before each run, and copied back if the launches change it.
 
-    The parameter buffers (learning rates, positions of random streams) are filled by the graph's first kernel
-    (kernels/captured.cu), from page-locked memory of the host with a slot for each of SLOTS calls: so nothing is
-    uploaded, and the host may be that many calls ahead.
+    The graph's first kernel (kernels/captured.cu) fills the parameter buffers, such as learning rates and positions of
+    random streams. It reads them from page-locked memory of the host, which has a slot for each of SLOTS calls. So
+    nothing is uploaded, and the host may be SLOTS calls ahead.
 
     A wrong index is replaced by 0 and recorded. From then on minigrad's optimizers change nothing, until the host next
     waits for the GPU, notices, and raises."""

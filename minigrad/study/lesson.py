@@ -9,8 +9,8 @@ Here x_i are rows for positions or for tokens. Biases are included if the layer 
 after the step, query i attends more to key j. The softmax ignores a constant in a row, so the mean over the keys that
 a query sees is subtracted.
 
-dW_Q and dW_K are sums over all later parts that send a gradient to the head, so the lesson is a sum over them too: `by`
-has the summands of the Q, K and V of later heads, of MLPs, and of the logits."""
+dW_Q and dW_K are sums over all later parts that send a gradient to the head, so the lesson is such a sum too. `by` has
+its summands: of the Q, K and V of later heads, of MLPs, and of the logits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Lesson:
 
     def band(self, by: str | None = None) -> float:
         """Return how much of the lesson is "attend to the previous token": the mean just below the diagonal, from query
-        2 on, divided by the mean absolute value of all visible cells; nan if that is 0. by: only this summand."""
+        2 on, divided by the mean absolute value of all visible cells. nan if that is 0. by: only this summand."""
         change = self.positions if by is None else self.by[by]
         size = self._mean_size(change)
         return float(np.diag(change, -1)[1:].mean() / size) if size else float("nan")
@@ -69,8 +69,8 @@ def lesson(model: "Module", batch: Sequence[Any], head: str, loss: Callable[...,
     """Return the Lesson of one step of gradient descent on loss(model, *batch) for a head, such as "0.3".
 
     In the first layer of a model without norms, the rows x of positions and tokens are their embeddings. In other
-    layers, the row of a position is the layer's input there, averaged over the sequences, and the row of a token is the
-    average of the layer's input over all places of the token. Rotary positions are the same for both tokens of a pair.
+    layers they are averages of the layer's input: for a position, over the sequences; for a token, over all its places.
+    Rotary positions are the same for both tokens of a pair.
 
     Limits: first order only; gradient descent, while Adam takes another step; and the change of the inputs x by the
     same step is left out. One forward and one backward. Models and errors are those of study.flow."""

@@ -2,8 +2,8 @@
 from.
 
 The file contains its script, its style and its numbers, so it opens from a disk and needs no network. Names, titles and
-tokens come from models and corpora and are not trusted: they are escaped here, the page's script inserts them as text
-only, and the page's policy lets no other script run.
+tokens come from models and corpora, and are not trusted. They are escaped here; the page's script inserts them as text
+only; and the page's policy lets no other script run.
 
 The page's data are one dict, written as JSON, and arrays: float32, one after the other, deflated, in base64.
 page/numbers.js reads them."""

@@ -49,8 +49,8 @@ def head_scores(
     head that always looks back by the same distance scores like an induction head.
 
     The model is called as model(idx), in eval mode and without gradients. It, or its config, has the attributes
-    vocab_size and block_size. Raises KeyError for an unknown kind; ValueError for a period that does not fit twice into
-    block_size or needs more tokens than the vocabulary has, and for a model without these sizes or without
+    vocab_size and block_size. Raises KeyError for an unknown kind. Raises ValueError for a period that does not fit
+    twice into block_size, or needs more tokens than the vocabulary has, and for a model without these sizes or without
     attention."""
     kinds, periods = as_list(kinds), as_list(periods)
     if n < 1 or not periods:

@@ -5,7 +5,7 @@ an MLP, reads the stream, perhaps through a norm of its own, and adds its output
 computes its output from the stream.
 
 The sublayers of nn.GPT and of AttentionOnly are known. Blocks of your own, in an nn.ModuleList or an nn.Sequential,
-declare their sublayers: for each, in order, the name of its module and the name of the norm before it, or None:
+declare them: {name of the sublayer's module: name of the norm before it, or None}, in order.
 
     class Block(nn.Module):
         study_parts = {"attn": "ln_1", "mlp": "ln_2"}  # x = x + attn(ln_1(x)), and then x + mlp(ln_2(x))
@@ -80,8 +80,8 @@ class Stream:
 def stream_of(model):
     """Return the Stream of a Module. Blocks of your own declare their sublayers, as shown at the top of this file.
 
-    Raises TypeError if a block with attention does not declare its sublayers, if there are two lists of blocks, or if a
-    norm is not nn.LayerNorm or nn.RMSNorm over the last dim; ValueError if there is no attention layer."""
+    Raises TypeError if a block with attention does not declare its sublayers, or if there are two lists of blocks, or a
+    norm that is not nn.LayerNorm or nn.RMSNorm over the last dim. Raises ValueError if there is no attention layer."""
     layers = attention_layers(model)
     names = layer_names(layers)
     lists: dict[str, dict[Module, list[Sublayer]]] = {}  # {path of a list of blocks: {block: its sublayers}}

@@ -96,8 +96,8 @@ def graph(
     show: any of "shape", which includes the dtype, and "grad_norm": the Euclidean norm of gradients, on the edges. They
         are gradients of the tensors' sum, from a backward walk that changes no .grad and runs no hooks.
     Of a large model draw a part, such as viz.graph(model.blocks[0](x)): more than 500 boxes cannot be read.
-    Raises GraphError if a Tensor has no graph, or with grad_norm if backward has freed it, ImportError if the Python
-    package graphviz is missing, ValueError for an unknown direction or thing to show, and for a graph too large."""
+    Raises GraphError if a Tensor has no graph, or with grad_norm if backward has freed it. Raises ImportError if the
+    Python package graphviz is missing, and ValueError for an unknown direction or `show`, and for too large a graph."""
     try:
         import graphviz
     except ImportError as error:

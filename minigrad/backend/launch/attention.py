@@ -19,8 +19,8 @@ REGISTERS = 40 << 10  # the most bytes of dk (ROWS × DP) and p (ROWS × COLUMNS
 
 @functools.cache
 def _shape(dtype, D, needed, wanted, limit):
-    """The largest Shape for head size D such that two blocks fit into `limit` bytes of shared memory; if there is none,
-    the largest such that one block fits; None if there is none either.
+    """Return the largest Shape for head size D of which two blocks fit into `limit` bytes of shared memory. If there is
+    none, return the largest of which one block fits; if there is none either, return None.
 
     needed(shape): the bytes of a block. wanted: the constant TENSOR; 0 is tried if that does not fit."""
     DP, itemsize = next((size for size in PADDED if size >= D), 0), real(dtype).itemsize

@@ -315,8 +315,8 @@ def is_narrow(dims):
 
 
 def vector_length(dims):
-    """The field `run` of a Layout: the length, 1, 2, 4 or 8, of the pieces into which the last dim can be cut so that
-    in each operand the elements of a piece are neighbours in memory, or all the same element."""
+    """Return the field `run` of a Layout: the length of the pieces into which the last dim is cut, 1, 2, 4 or 8. In
+    each operand, the elements of a piece must be neighbours in memory, or all the same element."""
     *outer, (n, steps) = dims
     if steps[0] != 1 or any(step not in (0, 1) for step in steps):
         return 1

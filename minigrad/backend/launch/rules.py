@@ -1,11 +1,11 @@
 """The rules that say when NumPy computes a primitive on the CPU instead of a kernel.
 
-A rule decorates a method of this package, which launches kernels, and makes it the method of every backend: the one
-that Native.softmax or Cuda.softmax is. A GPU always launches. On the CPU, the rule may let NumPy compute.
+A rule decorates a method of this package that launches kernels. The result is the primitive of every backend, such as
+Native.softmax and Cuda.softmax. A GPU always launches. On the CPU, the rule may let NumPy compute.
 
 A primitive must give the same bits at every size, and in a captured step (replay/), which runs kernels only. So NumPy
-may compute only where it gives the kernel's bits in the kernel's memory layout, since the layout decides the order of
-later sums:
+may compute only if it gives the kernel's bits in the kernel's memory layout. (The layout decides the order of later
+sums.) The layouts are:
 
 - Results are compact, whichever of the two computes them.
 - Except for kernels on floats that are not compact, such as transposed arrays: their results have the layout of the

@@ -10,8 +10,9 @@ their names.
   float32. NaN and Inf come without warnings.
 - `wanted`, an argument of backwards, says which inputs need a gradient. The others get None.
 
-The formulas are written to be read. Three shortcuts stay, because without them a training step of this backend takes
-over 10 % longer, or another backend relies on them: erf_float32, the chunks of random.py, and the order in reduce.py.
+The formulas are written to be read, except for three shortcuts: erf_float32, the chunks of random.py, and the order in
+reduce.py. They stay because a training step of this backend would take over 10 % longer without them, or because
+another backend relies on them.
 """
 
 from .attention import Attention
