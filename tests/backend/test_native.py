@@ -1,6 +1,7 @@
 """The native backend: choosing it, falling back to NumPy, threads."""
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -87,6 +88,29 @@ COUNT = "import minigrad as mg; print(mg.backend.cpu().threads)"
 def test_the_number_of_threads_follows_the_environment(wanted, threads):
     """The number of threads is OMP_NUM_THREADS if that is a number, otherwise the cores that this process may use."""
     assert run(COUNT, OMP_NUM_THREADS=wanted)[0] == str(threads or len(os.sched_getaffinity(0)))
+
+
+FAULTS = """
+import resource
+import minigrad as mg
+x = mg.ones(1 << 18)  # 256 pages of 4 KiB
+for i in range(60):
+    if i == 10:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    y = x
+    for _ in range(4):
+        y = (y + 1) * 2
+    z = y.exp()
+    (z * y).sum()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.needs("g++")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has this setting")
+def test_freed_memory_is_used_again():
+    """Fifty times ten results of 256 pages each: the system does not clear their pages again each time."""
+    assert int(run(FAULTS)[0]) < 1000
 
 
 BLOCKS = """

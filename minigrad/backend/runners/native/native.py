@@ -52,9 +52,10 @@ def threads():
 
 @functools.cache
 def pool():
-    """The compiled library of pool.cpp: the threads that kernels run on."""
+    """The compiled library of pool.cpp: the threads that kernels run on. The first call also sets malloc up."""
     library = load(Source((FOLDER / "pool.cpp").read_text(encoding="utf-8"), POOL_FLAGS, "pool"))
     library.replay.argtypes, library.replay.restype = (ctypes.c_void_p, ctypes.c_longlong), None
+    library.keep_freed_memory()
     return library
 
 

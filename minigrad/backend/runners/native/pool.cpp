@@ -1,4 +1,5 @@
-// The threads that native kernels run on: one pool for the whole process, which no other library can see.
+// The threads that native kernels run on: one pool for the whole process, which no other library can see. At the end of
+// this file, a setting of the C library's malloc.
 //
 // A launch is `blocks` pieces of work that do not depend on each other. Its caller offers them to the workers as a job,
 // and all of them take parts of it from one counter. The result of a block does not depend on the thread that computes
@@ -16,11 +17,16 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <pthread.h>
 #include <signal.h>
 #include <thread>
 #include <time.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 namespace {
 
@@ -187,4 +193,20 @@ struct Launch {
 // Runs n launches, one after the other.
 extern "C" void replay(const Launch* launches, long long n) {
   for (long long i = 0; i < n; i++) launches[i].function(launches[i].grid, launches[i].packed);
+}
+
+// Lets malloc keep up to 64 MiB of freed memory at the top of its heap, and take blocks of up to 32 MiB from the heap. By
+// default glibc returns large freed blocks to the system at once. Then each op's result is new memory again, which the
+// system clears page by page: 5,200 pages and 20 % of an eager step of nanoGPT's CPU configuration, on two cores of an
+// Intel Xeon. (A pool of our own, which reuses arrays, was as fast, but its arrays do not own their memory.) Settings of
+// the user's are left alone. Other C libraries have no such setting.
+extern "C" void keep_freed_memory() {
+#ifdef __GLIBC__
+  for (const char* name : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_"})
+    if (std::getenv(name)) return;
+  const char* tunables = std::getenv("GLIBC_TUNABLES");
+  if (tunables && std::strstr(tunables, "glibc.malloc")) return;
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
+#endif
 }
