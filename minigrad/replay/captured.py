@@ -14,7 +14,7 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, cast, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from ..autograd import mode
 from ..autograd.modes import unwind
@@ -23,9 +23,6 @@ from ..base.capturing import thread
 from ..tensor import Tensor
 from .call import CapturedCall
 from .trace import TraceTree
-
-if TYPE_CHECKING:
-    from ..backend.launch import KernelBackend
 
 __all__ = ["Captured", "capture"]
 
@@ -96,7 +93,6 @@ class Captured(Generic[P, R]):
             if mode.anomaly or mode.watch is not None or not backend.captures or self._new_in_a_row >= MOST_NEW:
                 self.calls["uncaptured"] += 1
                 return self.function(*args, **kwargs)
-            cast("KernelBackend", backend).raise_index_errors()  # a backend that captures steps runs kernels
             call, depth = CapturedCall(self._tree(backend), self._tree), len(mode.before)
             try:
                 thread.session = call

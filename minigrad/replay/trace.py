@@ -124,7 +124,10 @@ class TraceTree:
         self.programs: dict = {}
 
     def begin_call(self):
-        """Make the captured objects look as they did before the first call."""
+        """Make the captured objects look as they did before the first call.
+
+        Raises IndexError if an earlier call, which the GPU has finished since, was given wrong indices."""
+        self.backend.raise_index_errors()
         for storage in self.changed:
             storage.version = 0
         for node in self.observed:
