@@ -253,7 +253,7 @@ def _flow_data(flow, views):
         "method": flow.method,
         "nodes": [[str(part), *heads.get((part.path, part.head), (-1, -1)), part.path] for part in index],
         "rows": [[index[part] for part in row] for row in rows],
-        "edges": _largest_edges(flow, index),
+        "edges": _edges_to_show(flow, index),
         "sums": {index[part]: [[p, _rounded(x)] for p, x in flow.by_input(part).items()] for part in flow.sources},
     }
 
@@ -270,7 +270,7 @@ def rows_of(flow):
     return [first_row, *rows.values()]
 
 
-def _largest_edges(flow, index):
+def _edges_to_show(flow, index):
     """The edges of _flow_data: those among the EDGES_PER_PART largest from their source, or to their target."""
     kept, from_source, to_target = [], dict.fromkeys(index, 0), dict.fromkeys(index, 0)
     edges = flow.all
