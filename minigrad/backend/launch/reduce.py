@@ -77,8 +77,8 @@ class Reduce(Launcher):
             self.launch("reduce", f"{name}_rows", x.dtype, grid, block, y, x, outer * parts, n, part)
         else:
             blocks_across = -(-inner // WIDTH)
-            narrow = 1 if self.one_thread else -(-WIDTH // inner)  # narrow x: fewer blocks, of more rows each
-            parts, part = shares(n, self.column_part * narrow)
+            factor = 1 if self.one_thread else -(-WIDTH // inner)  # if x is narrow, a block takes more of its rows
+            parts, part = shares(n, self.column_part * factor)
             y = self.empty((outer, parts, inner), dtype)
             grid, block = outer * parts * blocks_across, WIDTH * (4 if n >= FEW else 1)
             self.launch("reduce", f"{name}_columns", x.dtype, grid, block, y, x, n, inner, part)

@@ -5,11 +5,8 @@ Native.softmax and Cuda.softmax. A GPU always launches. On the CPU, the rule may
 
 A primitive must give the same bits at every size, and in a captured step (replay/), which runs kernels only. So NumPy
 may compute only if it gives the kernel's bits in the kernel's memory layout. (The layout decides the order of later
-sums.) The layouts are:
-
-- Results are compact, whichever of the two computes them.
-- Except for kernels on floats that are not compact, such as transposed arrays: their results have the layout of the
-  operands. NumPy never computes those.
+sums.) Results are compact, whichever of the two computes them, with one exception: kernels on floats that are not
+compact, such as transposed arrays, give results in the layout of the operands. NumPy never computes those.
 """
 
 import enum

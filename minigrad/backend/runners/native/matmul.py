@@ -50,8 +50,8 @@ class BlockPlan(NamedTuple):
 def block_plan(a_shape, a_strides, b_shape, b_strides, itemsize, has_no_bias, threads):
     """Return the BlockPlan of a @ b. Strides are in bytes. has_no_bias: True if nothing is added.
 
-    Few rows or columns that are contiguous along k are multiplied as dot products. If y is narrow, bᵀ @ aᵀ is faster:
-    the operands are swapped."""
+    Few rows or columns that are contiguous along k are multiplied as dot products. The operands are swapped, to compute
+    bᵀ @ aᵀ, if y has fewer columns than rows and either dot products are used or it has one column and no bias."""
     shape, n, k, m, a, b, dims = operands(a_shape, a_strides, b_shape, b_strides, itemsize)
     batches = math.prod(size for size, _, _ in dims)
     sizes, a_batch, b_batch = zip(*dims) if dims else ((), (), ())
