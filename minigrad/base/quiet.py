@@ -1,29 +1,21 @@
 """Silencing NumPy's warnings of NaN and Inf. (detect_anomaly finds their cause.)"""
 
 import contextvars
-import threading
 from typing import Any
 
 import numpy as np
 
-
-class _Silence(threading.local):
-    def __init__(self) -> None:  # once for each thread
-        self.quiet = False  # True while this thread is in call_quietly()
-        self.context = contextvars.copy_context()  # NumPy reads a context variable, which is set in this context
-        self.context.run(np.seterr, all="ignore")
-
-
-silence = _Silence()
+# NumPy keeps what np.seterr sets in a context variable. In an empty context it is the only one.
+_context = contextvars.Context()
+_context.run(np.seterr, all="ignore")
+((_error_state, _ignore_all),) = _context.items()
 
 
 def call_quietly(function: Any, args: Any, kwargs: Any) -> Any:
-    """The result of function(*args, **kwargs), without NumPy's warnings. This takes a tenth of the time of
+    """The result of function(*args, **kwargs), without NumPy's warnings. This takes a quarter of the time of
     np.errstate."""
-    if silence.quiet:
-        return function(*args, **kwargs)
-    silence.quiet = True  # since a context cannot be entered again while it is entered
+    before = _error_state.set(_ignore_all)
     try:
-        return silence.context.run(function, *args, **kwargs)
+        return function(*args, **kwargs)
     finally:
-        silence.quiet = False
+        _error_state.reset(before)
