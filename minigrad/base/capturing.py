@@ -20,8 +20,8 @@ class CaptureSession(Protocol):
     Tensors, nodes, storages and arrays are `Any` here, since their classes belong to packages above this one."""
 
     capturing: Any
-    """The trace entry that is being captured, or None. While it is not None, ops and primitives run as usual, and their
-    kernel launches are added to it."""
+    """The recording backend of the trace entry that is being captured, or None. While it is not None, ops run as usual,
+    and primitives run on that backend, which adds their kernel launches to the entry."""
 
     # The engine calls:
 
@@ -63,26 +63,6 @@ class CaptureSession(Protocol):
 
     def primitive(self, name: str, function: Callable[..., Any], backend: Any, args: Any, kwargs: Any) -> Any:
         """The result of a primitive, which function(backend, *args, **kwargs) would compute by kernels."""
-        ...
-
-    def empty(self, shape: Any, dtype: Any) -> Any:
-        """A captured array, which gets memory when the step is replayed."""
-        ...
-
-    def launch(self, file: str, entry: str, dtype: Any, grid: Any, block: Any, shared: int, args: Any) -> None:
-        """Capture a kernel launch."""
-        ...
-
-    def parameter_buffer(self, values: Callable[[], Any], shape: tuple[int, ...], dtype: Any) -> Any:
-        """A small array for kernels that is filled with values() before each replay."""
-        ...
-
-    def random_stream(self, draw: Any) -> Any:
-        """The kernel arguments that say where the random words of a Draw begin: see Launcher.random_stream."""
-        ...
-
-    def defer_check(self, check: Any) -> None:
-        """Look at the result of a check of indices after each replay: see runners/checks.py."""
         ...
 
     # uncaptured() calls:
@@ -130,6 +110,11 @@ def refuse_within(what: str) -> None:
     """Raise CaptureError while an op is captured: work on the host would not be repeated at later calls."""
     if thread.session is not None and thread.session.capturing is not None:
         refuse(what)
+
+
+def safe_from_changes(array: Any) -> Any:
+    """Return the array, or in a captured step a copy: the user may change the array before the step is replayed."""
+    return array if thread.session is None else array.copy()
 
 
 class _IsOurs(dict[str, bool]):

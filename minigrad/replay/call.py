@@ -24,11 +24,10 @@ from ..ops.index import Getitem
 from .bindings import Bindings, two_devices_error
 from .execution import Execution
 from .guards import VARYING_NUMBER, guard_of, may_vary, parts_of, pattern_of, substituted
-from .programs import Launch
+from .recording import recording_for
 from .trace import (
     FINISHED,
     OpEntry,
-    ParameterBuffer,
     PerCallValue,
     PrimitiveEntry,
     TensorParts,
@@ -45,7 +44,7 @@ class CapturedCall:
     def __init__(self, tree, tree_for):
         """tree_for: a function that returns the TraceTree of a backend."""
         self.tree_for = tree_for
-        self.capturing: Any = None  # the entry that is being captured
+        self.capturing: Any = None  # the recording backend of the entry that is being captured
         self.has_captured = False  # True if this call has captured anything
         self.has_varying_number = False  # True if a number has differed from that of other calls
         self.backward_runs_user_code = False  # True if a walk must run in Python, for a hook or an op of the user's
@@ -119,9 +118,10 @@ class CapturedCall:
             """Run the op on captured inputs, which captures its launches. Return the arrays that it has made."""
             captured = tuple([self.bindings.captured_tensor(e, x) if isinstance(x, Value) else x for x in inputs])
             e.inputs = [pattern_of(x) for x in captured]
+            recording = recording_for(self.backend, self.space, e)
             if op in (Add, Sub, Mul, Div):
-                captured = self._with_varying_number(e, captured)
-            self.capturing = e
+                captured = self._with_varying_number(e, captured, recording)
+            self.capturing = recording
             result = op.apply(*captured, **params)
             e.returns_tuple = isinstance(result, tuple)
             ys = as_tuple(result)
@@ -139,7 +139,7 @@ class CapturedCall:
 
         return self._capture(e, run)
 
-    def _with_varying_number(self, e, operands):
+    def _with_varying_number(self, e, operands, recording):
         """The inputs of a sum, difference, product or quotient. If another call had another Python number here, or at
         an earlier op, the number becomes a per-call value, in a parameter buffer."""
         i = next((i for i, x in enumerate(operands) if may_vary(x)), None)
@@ -157,7 +157,8 @@ class CapturedCall:
         number = PerCallValue(operands[i])
         e.per_call_values.append(number)
         e.varying, e.inputs[i] = i, VARYING_NUMBER
-        array, storage = self._new_buffer(e, lambda: number.value, (), other.dtype), Storage(self.backend)
+        array = recording.parameter_buffer(lambda: number.value, (), other.dtype)
+        storage = Storage(self.backend)
         self.tree.storages.add(storage)
         return (*operands[:i], tensor_around(array, None, storage), *operands[i + 1 :])
 
@@ -288,7 +289,7 @@ class CapturedCall:
             e.inputs = [pattern_of(g) for g in captured]
             for leaf, g in zip(leaves, captured[len(cotangents) :]):
                 leaf.grad = leaves[leaf] = g
-            self.capturing = e
+            self.capturing = recording_for(self.backend, self.space, e)
             gradients = backward(roots, captured[: len(cotangents)], targets, True)
             e.leaves = [(leaf, None if leaf.grad is g else parts_of(leaf.grad)) for leaf, g in leaves.items()]
             e.outputs = [None if g is None else parts_of(g) for g in gradients or ()]
@@ -376,7 +377,7 @@ class CapturedCall:
 
     def primitive(self, name, function, backend, args, kwargs):
         if self.capturing is not None:
-            return function(backend, *args, **kwargs)
+            return function(self.capturing, *args, **kwargs)
         self._choose_backend(backend)
         per_call: list = []
         arrays: list = []
@@ -384,13 +385,13 @@ class CapturedCall:
         rest = args[:1] + args[2:] if index else args
         guard = guard_of(index), guard_of((rest, kwargs), per_call, arrays)
 
-        def run(arrays, per_call):
+        def run(on, arrays, per_call):
             positional, named = substituted((rest, kwargs), iter(arrays), iter(per_call), backend.array_type)
-            return function(backend, *positional[:1], *index, *positional[1:], **named)
+            return function(on, *positional[:1], *index, *positional[1:], **named)
 
         changes_memory = name == "setitem" or name.endswith("_") or kwargs.get("out") is not None
         if self._must_run_now(name, args, arrays, changes_memory):
-            return self._run_on_memory(arrays, lambda in_memory: run(in_memory, per_call))
+            return self._run_on_memory(arrays, lambda in_memory: run(backend, in_memory, per_call))
         e = self._find_branch(name, guard, arrays) or self._capture_primitive(name, guard, arrays, per_call, run)
         self.execution.advance_to(e, per_call)
         if changes_memory and e.changes_outside:
@@ -419,8 +420,8 @@ class CapturedCall:
             e.inputs = [pattern_of(x) for x in captured]
             places = [self.space.place(x) for x in captured]
             e.changes_outside = any(place is not None and place[0] in self.tree.outside for place in places)
-            self.capturing = e
-            e.result = call(captured, e.per_call_values)
+            self.capturing = recording_for(self.backend, self.space, e)
+            e.result = call(self.capturing, captured, e.per_call_values)
             made = [y for y in as_tuple(e.result) if isinstance(y, self.backend.array_type)]
             for y in made:
                 self._remember_result(name, y, captured)
@@ -438,37 +439,6 @@ class CapturedCall:
         in_memory = [x if place is None else self.bindings.memory.array(place, x) for x, place in places]
         with uncaptured(after=False):
             return run(in_memory)
-
-    # -- launch code within an op or a primitive
-
-    def empty(self, shape, dtype):
-        if self.capturing is None:
-            raise CaptureError(f"memory outside of an op cannot be captured ({user_line()})")
-        return self.space.empty(shape, dtype)
-
-    def launch(self, *args):
-        launch = Launch(*args)
-        self.backend.kernel(*launch[:3])  # compiled now: if that fails, nothing has happened yet
-        self.capturing.launches.append(launch)
-
-    def random_stream(self, draw):
-        per_call = next((each for each in self.capturing.per_call_values if each.value is draw), None)
-        if per_call is None:
-            raise CaptureError(f"random numbers drawn within an op cannot be captured ({user_line()})")
-        return self.parameter_buffer(lambda: (per_call.value.key, per_call.value.offset), (2,), np.uint64), 0, 0
-
-    def parameter_buffer(self, values, shape, dtype):
-        return self._new_buffer(self.capturing, values, shape, dtype)
-
-    def _new_buffer(self, e, values, shape, dtype):
-        """Make a parameter buffer of the entry e, and return its array for kernels."""
-        host, kernel = self.backend.parameter_memory(shape, dtype)
-        host[...] = values()
-        e.parameter_buffers.append(ParameterBuffer(host, kernel, values))
-        return kernel
-
-    def defer_check(self, check):
-        self.capturing.checks.append(check)
 
     # -- matching an action with the captured ones
 

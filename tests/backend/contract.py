@@ -32,7 +32,10 @@ from typing import NamedTuple
 import numpy as np
 
 from minigrad.backend.kernels import C_TYPES, ENTRY, Struct, StructArray, constants, signature, types
-from minigrad.backend.launch.launcher import Launcher, is_writeable
+from minigrad.backend.launch.launcher import is_writeable
+from minigrad.backend.runners.gpu import Cuda
+from minigrad.backend.runners.native.native import NativeKernels
+from minigrad.replay.recording import Recording
 
 DTYPES = {c: np.dtype(name) for name, c in C_TYPES.items()}
 NUMBERS = dict.fromkeys("iub", (int, np.integer, np.bool_)) | {"f": (int, float, np.number, np.bool_)}
@@ -236,16 +239,15 @@ def contract(name, text):
 
 def check_launches():
     """Check each launch from now on, also the launches that a step captures."""
-    run = Launcher._start_or_capture.fget
+    for kind in (NativeKernels, Cuda, Recording):
+        kind._start = _checked(kind._start)
 
-    def checked(self):
-        go = run(self)
 
-        def launch(file, entry, dtype, grid, block, shared, args):
-            kernel = self.kernel(file, entry, dtype)
-            contract(kernel.name, kernel.text).check(grid, args)
-            go(file, entry, dtype, grid, block, shared, args)
+def _checked(start):
+    @functools.wraps(start)
+    def checked(self, file, entry, dtype, grid, block, shared, args):
+        kernel = self.kernel(file, entry, dtype)
+        contract(kernel.name, kernel.text).check(grid, args)
+        start(self, file, entry, dtype, grid, block, shared, args)
 
-        return launch
-
-    Launcher._start_or_capture = property(checked)
+    return checked

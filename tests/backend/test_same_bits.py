@@ -17,6 +17,7 @@ from minigrad.backend.philox import Draw
 from minigrad.backend.runners.native import Native, NativeKernels
 from minigrad.base.capturing import CaptureError, thread
 from minigrad.replay.call import CapturedCall
+from minigrad.replay.recording import recording_for
 from minigrad.replay.trace import TraceEntry, TraceTree
 
 pytestmark = pytest.mark.needs("g++")
@@ -190,7 +191,7 @@ def layouts(y):
 def captured(on, name, args):
     """The result of a primitive that is captured: arrays without memory."""
     thread.session = call = CapturedCall(TraceTree(on), None)
-    call.capturing = TraceEntry(name)
+    call.capturing = recording_for(on, call.space, TraceEntry(name))
     try:
         return getattr(on, name)(*args)
     finally:

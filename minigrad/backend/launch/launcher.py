@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...base.capturing import thread
+from ...base.capturing import safe_from_changes
 from .. import devices
 from ..kernels import Struct, StructArray, constant
 
@@ -71,16 +71,11 @@ class Launcher:
         """The address of an array's first element."""
         raise NotImplementedError
 
-    # -- memory and launches, which a captured step captures
+    # -- memory and launches, which a captured step records: see replay/recording.py
 
     def empty(self, shape, dtype):
         """A new compact array with undefined contents."""
-        return self.fresh(shape, dtype) if thread.session is None else thread.session.empty(shape, dtype)
-
-    @property
-    def _start_or_capture(self):
-        """The function that launches, or in a captured step captures a launch. It takes the arguments of _start."""
-        return self._start if thread.session is None else thread.session.launch
+        return self.fresh(shape, dtype)
 
     def launch(self, file, entry, dtype, grid, block, *args, shared=0):
         """Run an entry point.
@@ -91,13 +86,13 @@ class Launcher:
         grid = grid if isinstance(grid, tuple) else (grid,)
         block = block if isinstance(block, tuple) else (block,)
         if 0 not in grid:
-            self._start_or_capture(file, entry, dtype, grid, block, shared, args)
+            self._start(file, entry, dtype, grid, block, shared, args)
 
     def launch_each(self, n, file, entry, dtype, *args):
         """Run an entry point whose loop is grid_each() of common.cuh, over n elements."""
         if n:
             blocks, threads = self.spread(n)
-            self._start_or_capture(file, entry, dtype, (blocks,), (threads,), 0, args)
+            self._start(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_places(self, n, widest, file, entry, dtype, *args):
         """Run an entry point whose loop is map_places() of layout.cuh, over n elements.
@@ -108,7 +103,7 @@ class Launcher:
             blocks, threads = self.spread(n)
             if threads > 1:
                 blocks = min(blocks, -(-n // (threads * min(MAX_ELEMENTS_PER_TURN, 16 // widest))))
-            self._start_or_capture(file, entry, dtype, (blocks,), (threads,), 0, args)
+            self._start(file, entry, dtype, (blocks,), (threads,), 0, args)
 
     def launch_rows(self, rows, n, file, entry, dtype, *args):
         """Run an entry point that works on rows, with the loops of rows.cuh: `rows` rows of n elements."""
@@ -139,22 +134,18 @@ class Launcher:
         """A small array of this shape for kernels, filled with values(), such as the learning rates.
 
         In a captured step values() is called again before each replay, so it may return other numbers each time."""
-        if thread.session is not None:
-            return thread.session.parameter_buffer(values, shape, dtype)
         return self.from_numpy(np.array(values(), dtype))
 
     def random_stream(self, draw):
         """The first arguments of a kernel that draws random words, from a Draw: (array, key, offset). The array is
         None, or holds two words: a key that replaces `key`, and a number that is added to `offset`."""
-        return (None, draw.key, draw.offset) if thread.session is None else thread.session.random_stream(draw)
+        return None, draw.key, draw.offset
 
     def from_numpy(self, x):
-        return x if thread.session is None else x.copy()  # the user may change x before the step is replayed
+        return safe_from_changes(x)
 
     def defer_check(self, check):
         """In a captured step, look at the result of this check of indices after each replay: see runners/checks.py."""
-        if thread.session is not None:
-            thread.session.defer_check(check)
 
     def with_packed_structs(self, args):
         """The arguments of a kernel, each StructArray among them packed into an array of bytes."""
@@ -194,7 +185,7 @@ class Launcher:
     def read_only(self, x):
         """Return x, a view that NumPy has made read-only. Of a captured array, return a view that is marked read-only:
         a captured array is always read-only to NumPy, so its flag tells nothing."""
-        if thread.session is None or has_memory(x):
+        if has_memory(x):
             return x
         return self.array_at(self.pointer(x), x.shape, x.dtype, x.strides, None, writeable=False)
 

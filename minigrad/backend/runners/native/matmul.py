@@ -31,7 +31,7 @@ class Gemm(Launcher):
             # a.mT has the address of a, and the address of a compact array is found much faster.
             a, b = a.mT if plan.transposes_a else a, b.mT if plan.transposes_b else b
             args = (y, b, a, bias, plan.numbers) if plan.is_swapped else (y, a, b, bias, plan.numbers)
-            self._start_or_capture("gemm", "gemm", y.dtype, (plan.blocks,), (1,), 0, args)
+            self._start("gemm", "gemm", y.dtype, (plan.blocks,), (1,), 0, args)
         return y
 
 
