@@ -152,14 +152,16 @@ class Op:
                 y = op.forward(*arrays, **params)
         if y is None:
             raise TypeError(f"{cls.name}: forward returned None; its return statement is missing")
-        outputs = y if isinstance(y, tuple) else (y,)
 
         # 5. The op enters the graph, then its results as Tensors refer to it.
         if recorded:
             op._inputs, op.serial, op.scope, op.line = None, next(Op._serials), modes["scope"], user_place()
-            if len(outputs) > 1:
-                op.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in outputs])
-        results = [None if array is None else op._as_tensor(i, array, inputs) for i, array in enumerate(outputs)]
+        if not isinstance(y, tuple):
+            results = [op._as_tensor(0, y, inputs)]
+        else:
+            results = [None if array is None else op._as_tensor(i, array, inputs) for i, array in enumerate(y)]
+            if recorded and len(y) > 1:
+                op.outputs = tuple([None if array is None else (array.shape, array.dtype) for array in y])
 
         # 6. The search for NaN, and the function that watches ops, if there are any.
         if modes["anomaly"]:

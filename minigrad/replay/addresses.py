@@ -59,7 +59,7 @@ class AddressSpace:
         the Allocation begins. writeable: what is_writeable() says of the array."""
         nbytes = math.prod(shape) * dtype.itemsize if nbytes is None else nbytes
         if nbytes == 0:
-            return self._backend.fresh(shape, dtype)
+            return self._backend.empty(shape, dtype)
         needed = rounded_up(begins + nbytes) + ALIGNMENT
         if self._top + needed > self._end:
             self._reserve(needed)

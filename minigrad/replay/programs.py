@@ -93,7 +93,7 @@ class Program:
         Python, between which no interrupt can come, so the launches never run twice."""
         if not launched:
             for allocation in self._kept:
-                block = self._backend.fresh(allocation.shape, allocation.dtype)
+                block = self._backend.empty(allocation.shape, allocation.dtype)
                 memory.put(allocation, block, self._backend.address(block))
             launched.extend(map(*self._prepared(memory)))
         self._finish(memory)

@@ -73,9 +73,8 @@ class Launcher:
 
     # -- memory and launches, which a captured step records: see replay/recording.py
 
-    def empty(self, shape, dtype):
-        """A new compact array with undefined contents."""
-        return self.fresh(shape, dtype)
+    empty: Any = staticmethod(np.empty)
+    """empty(shape, dtype) returns a new compact array with undefined contents."""
 
     def launch(self, file, entry, dtype, grid, block, *args, shared=0):
         """Run an entry point.
@@ -163,8 +162,6 @@ class Launcher:
     nothing. None: they need not ask."""
 
     alignment = 1  # bytes: a launch may depend on an array's address modulo this
-
-    fresh: Any = staticmethod(np.empty)  # a new compact array with memory, in a captured step too
 
     def raise_index_errors(self):
         """Raise IndexError if captured steps that have finished were given wrong indices: on a GPU."""

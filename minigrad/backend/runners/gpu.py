@@ -29,7 +29,7 @@ PACKAGES = {  # {version of CUDA: the packages to install}
 INSTALL = f"pip install {PACKAGES[13]} (for a driver of CUDA 12, or a GPU before Turing: {PACKAGES[12]})"
 MOST_LINE_CHECKS = 256  # lines whose check and its memory are remembered
 # The methods of a Cuda that call the driver; all others use these.
-DRIVER_CALLS = "_start", "fresh", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
+DRIVER_CALLS = "_start", "empty", "zeros", "from_numpy", "to_numpy", "pinned", "synchronize", "current_stream"
 
 
 def why_not():
@@ -160,7 +160,7 @@ class Cuda(KernelBackend):
         """False for the result of expand, which CuPy does not make read-only."""
         return not (x.size and any(step == 0 and n > 1 for n, step in zip(x.shape, x.strides)))
 
-    def fresh(self, shape, dtype):
+    def empty(self, shape, dtype):
         return self.array_type(shape, dtype)
 
     def _zeros(self, shape, dtype):
