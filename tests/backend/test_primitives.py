@@ -43,17 +43,17 @@ def test_a_rule_is_followed():
     on.any_size, on.large = False, set()
     few, many, half = np.ones(3, "f4"), np.ones(99, "f4"), np.ones(99, "f2")
     assert (
-        on.choose_kernel(50, (many, 1))
-        and on.choose_kernel(50, (few, many))
-        and on.choose_kernel(50, ([(few, 2), (many, 3)],))
+        on.choose_kernel((50, 0), (many, 1))
+        and on.choose_kernel((50, 0), (few, many))
+        and on.choose_kernel((50, 0), ([(few, 2), (many, 3)],))
     )
     for args in ((few,), (half,), (many, half), ([few],), ([many, half],), (np.arange(99),)):
-        assert not on.choose_kernel(50, args)
+        assert not on.choose_kernel((50, 0), args)
     for args in ((few,), (few[:0],), (1, few), ([few],), ((3, 4), np.dtype("f4")), (few, np.arange(99))):
-        assert on.choose_kernel(0, args)
+        assert on.choose_kernel((0, 0), args)
     for args in ((half,), (few, half), (np.arange(99),), ((3, 4), np.dtype("f2")), (few * 1j,), (3,)):
-        assert not on.choose_kernel(0, args)
-    assert not on.large and on.choose_kernel(50, (np.ones(MANY, "f4"), few.astype("f8")))
+        assert not on.choose_kernel((0, 0), args)
+    assert not on.large and on.choose_kernel((50, 0), (np.ones(MANY, "f4"), few.astype("f8")))
     assert on.large == {np.dtype("f4")}
 
 

@@ -9,14 +9,14 @@ from numpy.lib.array_utils import normalize_axis_index
 from ..kernels import constant
 from .launcher import INT64, TOTALS, real
 from .movement import UINT_OF_SIZE, Movement
-from .rules import COPY, KERNEL, SAME_BITS
+from .rules import EXACT, KERNEL, MOVE, SAME_BITS
 
 SPAN, WARPS = (constant("index_add.cu", name) for name in ("SPAN", "WARPS"))  # columns and warps of a block of take_add
 SHORT = 8  # a sum of so few numbers loses no digit, so it needs no Total
 
 
 class Index(Movement):
-    @COPY
+    @MOVE
     def getitem(self, x, index):
         if is_basic(index):
             return view_at(x, index)
@@ -54,7 +54,7 @@ class Index(Movement):
         self.setitem(dx, index, dy)
         return dx
 
-    @COPY
+    @EXACT
     def gather(self, x, dim, index):
         dim = normalize_axis_index(dim, x.ndim)
         index = self.operand(index, INT64, (*x.shape[:dim], *index.shape[dim : dim + 1], *x.shape[dim + 1 :]))
@@ -92,7 +92,7 @@ class Index(Movement):
         self.launch_each(x.size, "index", "places", UINT_OF_SIZE[8], y, sums, x.size, y.size)
         return y
 
-    @COPY
+    @MOVE
     def take(self, x, index):
         return self._take(self.compact(x), self.operand(index, INT64), x.shape[1]).reshape(*index.shape, x.shape[1])
 

@@ -12,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from ...base.capturing import CaptureError, refuse_within
 from ..kernels import constant
 from .launcher import Launcher, has_memory, is_narrow, is_writeable, layout, merged, reciprocal
-from .rules import COPY, SAME_BITS
+from .rules import COPY, MOVE, SAME_BITS
 
 UINT_OF_SIZE = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 SIDE = constant("movement.cu", "SIDE")  # the side of a tile of a transposition
@@ -34,7 +34,7 @@ class Movement(Launcher):
     def quietly(self):
         return np.errstate(all="ignore")
 
-    @COPY
+    @MOVE
     def zeros(self, shape, dtype):
         return self.full(shape, 0, dtype)
 
@@ -98,7 +98,7 @@ class Movement(Launcher):
             self.launch_places(n, y.itemsize, "movement", "copy", UINT_OF_SIZE[y.itemsize], y, x, packed)
         return y
 
-    @COPY
+    @MOVE
     def cat(self, xs, dim):
         dim = normalize_axis_index(dim, xs[0].ndim)
         shape = list(xs[0].shape)
@@ -110,7 +110,7 @@ class Movement(Launcher):
             start += x.shape[dim]
         return y
 
-    @COPY
+    @MOVE
     def stack(self, xs, dim):
         dim = normalize_axis_index(dim, xs[0].ndim + 1)
         shape = xs[0].shape

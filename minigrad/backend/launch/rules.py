@@ -11,6 +11,7 @@ compact, such as transposed arrays, give results in the layout of the operands. 
 
 import enum
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from ...base.quiet import call_quietly
 from ..numpy import Numpy
 
 MANY = 1 << 11  # elements; with fewer, NumPy is usually done before a kernel has been called
+MANY_STRIDED = 1 << 14  # the same for copies of arrays that are not compact
 
 Launch = TypeVar("Launch", bound=Callable[..., Any])
 _reference = Numpy()
@@ -31,7 +33,8 @@ class Rule(enum.Enum):
 
     Whatever the rule, NumPy computes primitives of integers and bools alone, and of float16."""
 
-    COPY = "NumPy: it copies as fast as a kernel, and has no NaN to warn of"
+    MOVE = "NumPy: it moves elements as fast as a kernel, and has no NaN to warn of"
+    COPY = "a kernel for MANY_STRIDED elements that are not compact, which NumPy reads slowly; otherwise NumPy"
     SAME_BITS = "NumPy: it gives the kernel's bits, as fast"
     EXACT = "a kernel for MANY elements and for arrays that are not compact; otherwise NumPy, with the same bits"
     KERNEL = "a kernel: NumPy rounds in another way, sums in another order, or is far slower"
@@ -41,20 +44,24 @@ class Rule(enum.Enum):
         return _primitive(self, launch)
 
 
-COPY, SAME_BITS, EXACT, KERNEL = Rule
+MOVE, COPY, SAME_BITS, EXACT, KERNEL = Rule
+
+_SMALLEST = {COPY: (math.inf, MANY_STRIDED), EXACT: (MANY, 0), KERNEL: (0, 0)}
+"""{rule: the fewest elements that a kernel computes, (if all arrays are compact, if one is not)}"""
 
 
 def _primitive(rule: Rule, launch: Any) -> Any:
     """Return the primitive that launches kernels by `launch`, or calls NumPy's primitive of the same name if the rule
     prefers it. In a captured step it always launches."""
     name, numpy_primitive = launch.__name__, getattr(_reference, launch.__name__)
-    may_launch, smallest = rule in (EXACT, KERNEL), 0 if rule is KERNEL else MANY
+    may_launch, may_warn, keeps_layout = rule in _SMALLEST, rule not in (MOVE, COPY), rule in (EXACT, KERNEL)
+    smallest = _SMALLEST.get(rule)
 
     def captured(self, *args, **kwargs):
         """What a captured step calls: kernels, with a result in the layout that `primitive` gives it."""
         _refuse_float16(name, args)
         y = launch(self, *args, **kwargs)
-        return y if may_launch and _has_floats(args) else _compacted(y, (*args, *kwargs.values()), self.copy)
+        return y if keeps_layout and _has_floats(args) else _compacted(y, (*args, *kwargs.values()), self.copy)
 
     @functools.wraps(launch)
     def primitive(self, *args, **kwargs):
@@ -63,7 +70,7 @@ def _primitive(rule: Rule, launch: Any) -> Any:
             return session.primitive(name, captured, self, args, kwargs)
         if not self.may_use_numpy or (may_launch and self.choose_kernel(smallest, args)):
             return launch(self, *args, **kwargs)
-        y = numpy_primitive(*args, **kwargs) if rule is COPY else call_quietly(numpy_primitive, args, kwargs)
+        y = call_quietly(numpy_primitive, args, kwargs) if may_warn else numpy_primitive(*args, **kwargs)
         return y if type(y) is np.ndarray and y.flags.c_contiguous else _compacted(y, (*args, *kwargs.values()))
 
     primitive.rule = rule  # type: ignore[attr-defined]

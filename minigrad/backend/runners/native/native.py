@@ -146,8 +146,8 @@ class Native(NativeKernels):
         """Return True if a kernel is to compute a primitive of these arguments, False if NumPy is. Remember the dtype
         of a large array in self.large.
 
-        A kernel computes if the largest array of floats has `smallest` elements or more, or if there is one and some
-        array is not compact. NumPy computes where there are floats other than float32 and float64, or none."""
+        smallest: a kernel computes if the largest array of floats has so many elements or more, (if all arrays are
+        compact, if one is not). NumPy computes where there are floats other than float32 and float64, or none."""
         largest, dtype = -1, None  # the arrays of floats alone decide
         compact = True
         for x in args:
@@ -172,4 +172,4 @@ class Native(NativeKernels):
                 largest = max(largest, 0)
         if largest >= MANY:
             self.large.add(dtype)
-        return largest >= (0 if self.any_size or not compact else smallest)
+        return largest >= (0 if self.any_size else smallest[0] if compact else smallest[1])
