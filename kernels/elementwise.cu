@@ -21,6 +21,13 @@ __device__ __forceinline__ X larger(X a, X b) { return a > b || a != a ? a : b; 
 template <typename X>
 __device__ __forceinline__ X smaller(X a, X b) { return a < b || a != a ? a : b; }
 
+// a within [low, high]; a NaN stays. (Written as smaller(larger(a, low), high), a CPU's loop would not vectorise.)
+template <typename X>
+__device__ __forceinline__ X clamped(X a, X low, X high) {
+  const X x = a <= low ? low : a;
+  return x >= high ? high : x;
+}
+
 // a^b of integers, exact modulo 2^bits. A negative power is the true value truncated: 0 unless a = ±1.
 template <typename X>
 __device__ __forceinline__ X whole_power(X a, X b) {
@@ -161,7 +168,7 @@ sign                fi     a > 0 ? R(1) : a < 0 ? R(-1) : a == 0 ? R(0) : a
 floor               fib    floor(a)  ints: a
 maximum             fib    larger(a, b)
 minimum             fib    smaller(a, b)
-clamp               fi     smaller(larger(a, R(nb)), R(nc))
+clamp               fi     clamped(a, R(nb), R(nc))
 where               fib    a ? b : c
 pow                 fi     pow(a, b)  ints: whole_power(a, b)
 floor_divide        fi     floored_quotient(a, b)  ints: whole_quotient(a, b)
@@ -170,7 +177,7 @@ sqrt                f      sqrt(a)
 rsqrt               f      R(1) / sqrt(a)
 exp                 f      exp(a)
 log                 f      log(a)
-log1p               f      log1p(double(a))
+log1p               f      log1p(a)
 sin                 f      sin(a)
 cos                 f      cos(a)
 tanh                f      tanh(a)

@@ -120,7 +120,10 @@ class Elementwise(Launcher):
         if dtype.kind in "iu":  # a bound beyond the dtype's limits has no effect
             low, high = (int(n) for n in (np.iinfo(dtype).min, np.iinfo(dtype).max))
             min, max = (v if v is None else sorted((low, v, high))[1] for v in (min, max))
-        return self._map("clamp", (self._cast_to(x, dtype), low if min is None else min, high if max is None else max))
+        x = self._cast_to(x, dtype)
+        if any(bound is not None and bound != bound for bound in (min, max)):  # NaN, which the kernel would ignore
+            return self._map("mul", (x, math.nan))
+        return self._map("clamp", (x, low if min is None else min, high if max is None else max))
 
     @KERNEL
     def gelu(self, x, approximate):

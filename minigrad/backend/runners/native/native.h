@@ -158,8 +158,8 @@ inline __attribute__((always_inline)) float log_(float x) {
   return x >= 0 ? y : __builtin_nanf("");
 }
 
-// For random numbers, in double: ln x for x in [2^-53, 1], and cos and sin of an angle in [0, 2π), to 2 units in the
-// last place. The polynomials are Cephes'.
+// In double, to 2 units in the last place: ln x of a positive, normal x, and for random numbers cos and sin of an angle in
+// [0, 2π). The polynomials are Cephes'.
 inline __attribute__((always_inline)) double ln(double x) {
   unsigned long long bits;
   std::memcpy(&bits, &x, 8);
@@ -184,6 +184,14 @@ inline __attribute__((always_inline)) double ln(double x) {
   return r + rest + n * 0.693359375;
 }
 
+// ln(1 + x), in double. What 1 + x rounds away is added to first order, as in fdlibm.
+inline __attribute__((always_inline)) float log1p_(float x) {
+  const double u = 1 + double(x);
+  float y = float(ln(u) + (x - (u - 1)));
+  y = x == __builtin_inff() ? x : x == -1 ? -__builtin_inff() : __builtin_copysignf(y, x);
+  return x >= -1 ? y : __builtin_nanf("");
+}
+
 inline __attribute__((always_inline)) void cos_sin(double angle, double& cosine, double& sine) {
   const int quarter = int(angle * 0.63661977236758134308 + 0.5);
   double z = __builtin_fma(-quarter, 1.57079632679489661923, angle);  // of π/2, the double and what it lacks
@@ -206,12 +214,14 @@ inline __attribute__((always_inline)) double tanh_(double x) { return std::tanh(
 inline __attribute__((always_inline)) double erf_(double x) { return std::erf(x); }
 inline __attribute__((always_inline)) double erfc_(double x) { return std::erfc(x); }
 inline __attribute__((always_inline)) double log_(double x) { return std::log(x); }
+inline __attribute__((always_inline)) double log1p_(double x) { return std::log1p(x); }
 #define exp exp_
 #define tanh tanh_
 #define erf erf_
 #define erfc erfc_
 #define log log_
-using std::log1p; using std::sqrt; using std::sin; using std::cos; using std::pow;
+#define log1p log1p_
+using std::sqrt; using std::sin; using std::cos; using std::pow;
 using std::fmod; using std::floor; using std::fabs; using std::isnan; using std::isinf; using std::copysign;
 using std::fma;
 
