@@ -166,6 +166,7 @@ neg                 fi     -a
 abs                 fib    fabs(a)  ints: a < 0 ? -a : a
 sign                fi     a > 0 ? R(1) : a < 0 ? R(-1) : a == 0 ? R(0) : a
 floor               fib    floor(a)  ints: a
+round               fib    rint(a)  ints: a
 maximum             fib    larger(a, b)
 minimum             fib    smaller(a, b)
 clamp               fi     clamped(a, R(nb), R(nc))

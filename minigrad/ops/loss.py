@@ -4,15 +4,13 @@ reduction: 'none' returns the loss of each element, or of each target; 'sum' and
 For all of them, another reduction or shapes that do not fit raise ValueError, and an input that holds no floats
 TypeError."""
 
-import numpy as np
-
 from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.arguments import check_arguments
 from ..autograd.cases import Fixed, apart, case, integers, normal, positive, uniform
 from ..typing import T
 from .args import require_float, require_tensor
 from .elementwise import absolute, log1p
-from .index import check_index, embedding_unchecked
+from .index import Gather, check_index, embedding_unchecked
 from .movement import reshape_if_needed
 from .select import where
 from .softmax import log_softmax
@@ -145,11 +143,11 @@ def _nll(log_p, target, weight, ignore_index):
     """Return (losses (n,), factors (n,)) for log_p (n, V). Both are 0 where target is ignore_index."""
     kept = target != ignore_index
     label = where(kept, target, 0)  # 0 is in range too
-    n, V = log_p.shape
-    losses = -embedding_unchecked(log_p.reshape(n * V, 1), label + log_p.constant(np.arange(n)) * V).reshape(n)
+    (n,) = target.shape
+    losses = -Gather.apply(log_p, label.reshape(n, 1), dim=1).reshape(n)
     if weight is None:
         return where(kept, losses, 0.0), kept.to(log_p.dtype)
-    factors = where(kept, embedding_unchecked(weight.to(log_p.dtype).reshape(V, 1), label).reshape(n), 0.0)
+    factors = where(kept, embedding_unchecked(weight.to(log_p.dtype).reshape(-1, 1), label).reshape(n), 0.0)
     return where(kept, losses, 0.0) * factors, factors
 
 

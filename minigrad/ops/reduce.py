@@ -331,8 +331,11 @@ def logsumexp(input: T, dim: Dims, keepdim: bool = False) -> T:
     require_float("logsumexp", input)
     dims = many_dims("logsumexp", input, dim)
     rest = tuple(d for d in range(input.ndim) if d not in dims)
-    rows = reshape_if_needed(input.permute(rest + dims), (*(input.shape[d] for d in rest), _count(input, dims)))
-    y = Logsumexp.apply(rows, dim=rows.ndim - 1)
+    if len(dims) == 1:
+        y = Logsumexp.apply(input, dim=dims[0])
+    else:
+        rows = reshape_if_needed(input.permute(rest + dims), (*(input.shape[d] for d in rest), _count(input, dims)))
+        y = Logsumexp.apply(rows, dim=rows.ndim - 1)
     return reshape_if_needed(y, _shape_with_ones(input.shape, dims) if keepdim else tuple(input.shape[d] for d in rest))
 
 

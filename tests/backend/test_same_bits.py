@@ -23,12 +23,12 @@ from minigrad.replay.trace import TraceEntry, TraceTree
 pytestmark = pytest.mark.needs("g++")
 FLOATS, WHOLE = ["float32", "float64"], ["int64", "int32", "uint8", "bool"]
 CASTS = [*FLOATS, *WHOLE, "float16", "int16", "int8"]
-UNARY = ["neg", "abs", "sign", "floor", "sqrt", "rsqrt", "relu", "logical_not", "isnan", "isinf", "isfinite"]
+UNARY = ["neg", "abs", "sign", "floor", "round", "sqrt", "rsqrt", "relu", "logical_not", "isnan", "isinf", "isfinite"]
 BINARY = [
     "add", "sub", "mul", "div", "floor_divide", "remainder", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
     "logical_and", "logical_or",
 ]  # fmt: skip
-LOGICAL = {*BINARY[8:], *UNARY[-4:], "add", "mul", "maximum", "minimum", "abs", "floor"}  # of bools too
+LOGICAL = {*BINARY[8:], *UNARY[-4:], "add", "mul", "maximum", "minimum", "abs", "floor", "round"}  # of bools too
 OF_REALS = {"sqrt", "rsqrt", "div"}
 # Of floats these are kernels too.
 OF_FLOATS = {"random_uniform", "sum", "cumsum", "max", "min", "clamp", "pow", "getitem_add", "scatter_add", "take_add"}

@@ -91,6 +91,7 @@ class Elementwise(Launcher):
     remainder = formula(EXACT, "remainder")
     sign = formula(EXACT, "sign")
     floor = formula(SAME_BITS, "floor")
+    round = formula(SAME_BITS, "round")
     isnan = formula(SAME_BITS, "isnan")
     isinf = formula(SAME_BITS, "isinf")
     isfinite = formula(SAME_BITS, "isfinite")

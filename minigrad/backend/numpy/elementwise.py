@@ -41,6 +41,10 @@ class Elementwise:
         """Always a copy."""
         return x.astype(dtype)
 
+    def round(self, x):
+        """The nearest integer, of two the even one."""
+        return np.rint(x) if x.dtype.kind == "f" else x.copy()
+
     def rsqrt(self, x):
         """1 / √x."""
         return 1 / np.sqrt(x)

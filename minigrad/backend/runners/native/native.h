@@ -222,7 +222,7 @@ inline __attribute__((always_inline)) double log1p_(double x) { return std::log1
 #define log log_
 #define log1p log1p_
 using std::sqrt; using std::sin; using std::cos; using std::pow;
-using std::fmod; using std::floor; using std::fabs; using std::isnan; using std::isinf; using std::copysign;
+using std::fmod; using std::floor; using std::rint; using std::fabs; using std::isnan; using std::isinf; using std::copysign;
 using std::fma;
 
 // ---------------------------------------------------------------------------------------------------------- launching
