@@ -13,7 +13,8 @@
 //
 //   scatter_add       dx (outer, V, n), dy and index (outer, m, n)              dx[o, index[o, i, j], j] += dy[o, i, j]
 //                     launch over outer × n; dx in R, for m so small that sums in R lose nothing
-//   scatter_add_long  the same with sums in `totals`, of dx's shape and zeros before; dx need not be zeros. Natively
+//   scatter_add_long  the same with sums in `totals`, of dx's shape and zeros before; dx need not be zeros. Natively, a
+//                     block for each share of outer × n
 //   scatter_places    places (outer, m, n) in dx, seen as a vector, for take_add of one column. On a GPU
 #include "accumulate.cuh"
 
@@ -131,9 +132,14 @@ extern "C" __global__ void scatter_places(long long* __restrict__ places, const 
 extern "C" __global__ void scatter_add_long(T* __restrict__ dx, Total<R>* __restrict__ totals,
                                             const T* __restrict__ dy, const long long* __restrict__ index,
                                             long long outer, long long V, long long m, long long n) {
-  grid_each(outer * n, [&](long long place) {
-    const long long o = place / n, j = place - o * n;
-    for (long long i = o * m; i < (o + 1) * m; i++) totals[(o * V + index[i * n + j]) * n + j].add(R(dy[i * n + j]));
-    for (long long v = o * V; v < (o + 1) * V; v++) dx[v * n + j] = T(R(totals[v * n + j]));
-  });
+  const long long columns = outer * n, share = (columns + gridDim.x - 1) / gridDim.x;
+  const long long end = share * (blockIdx.x + 1) < columns ? share * (blockIdx.x + 1) : columns;
+  for (long long first = share * blockIdx.x; ONE_THREAD && first < end;) {
+    const long long o = first / n, j0 = first - o * n, j1 = j0 + end - first < n ? j0 + end - first : n;
+    for (long long i = o * m; i < (o + 1) * m; i++)
+      for (long long j = j0; j < j1; j++) totals[(o * V + index[i * n + j]) * n + j].add(R(dy[i * n + j]));
+    for (long long v = o * V; v < (o + 1) * V; v++)
+      for (long long j = j0; j < j1; j++) dx[v * n + j] = T(R(totals[v * n + j]));
+    first += j1 - j0;
+  }
 }

@@ -76,7 +76,8 @@ class Index(Movement):
         if m > SHORT:
             dx = self.empty(shape, dy.dtype)
             totals = self.zeros(shape, TOTALS)
-            self.launch_each(outer * inner, "index_add", "scatter_add_long", dy.dtype, dx, totals, *args)
+            blocks = min(self.spread(dy.size)[0], outer * inner)
+            self.launch("index_add", "scatter_add_long", dy.dtype, blocks, 1, dx, totals, *args)
             return dx
         dx = self.zeros(shape, real(dy.dtype))
         if dy.size:
