@@ -153,6 +153,31 @@ def test_names_quoted_with_their_file_exist_in_it():
             assert found is not None, f"{doc}: {file}: {name}"
 
 
+@pytest.mark.needs("g++")
+def test_the_way_of_softmax_is_the_one_of_the_table():
+    """The functions of the table in autograd/README.md are called in this order, in these files."""
+    rows = re.findall(
+        r"^\| `([\w/]+\.py): ([\w.]+)` \|", (ROOT / "minigrad/autograd/README.md").read_text("utf-8"), re.M
+    )
+    expected = [(file, name.rpartition(".")[2].lstrip("_")) for file, name in rows]
+    called = []
+
+    def record(frame, event, _):
+        if event == "call":
+            file = frame.f_code.co_filename.removeprefix(f"{ROOT / 'minigrad'}/")
+            called.append((file, frame.f_code.co_name.lstrip("_")))
+
+    x = minigrad.randn(64, 64)
+    x.softmax(1)  # compiles
+    sys.setprofile(record)
+    try:
+        x.softmax(1)
+    finally:
+        sys.setprofile(None)
+    assert len(expected) == 8
+    assert [each for each in called if each in expected] == expected
+
+
 def commands():
     """(document, words) of every command for python, minigrad, pytest or make, in blocks and in the text."""
     for doc, line in [*TYPED, *QUOTED]:
