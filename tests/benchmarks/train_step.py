@@ -15,10 +15,10 @@ On two cores of an AMD EPYC with AVX-512, beside PyTorch 2.13, eager:
 
 | --config | minigrad, captured | minigrad, eager | PyTorch | ÷ PyTorch | MiB (PyTorch) |
 |---|---|---|---|---|---|
-| nanogpt-cpu: 4 layers, 128 wide, T = 64, B = 12 | 27.0 ms | 42.2 ms | 37.0 ms | 0.74 | 43 (63) |
-| tiny: 1 layer, 16 wide, T = 16, B = 4 | 0.92 ms | 2.9 ms | 1.8 ms | 0.57 | 9 (13) |
-| batch: B = 64 | 135 ms | 196 ms | 184 ms | 0.78 | 161 (238) |
-| long: T = 2048, B = 1 | 167 ms | 210 ms | 231 ms | 0.74 | 96 (132) |
+| nanogpt-cpu: 4 layers, 128 wide, T = 64, B = 12 | 27.9 ms | 33.3 ms | 39.8 ms | 0.70 | 42 (65) |
+| tiny: 1 layer, 16 wide, T = 16, B = 4 | 0.66 ms | 1.8 ms | 1.3 ms | 0.53 | 8 (13) |
+| batch: B = 64 | 161 ms | 170 ms | 204 ms | 0.78 | 160 (234) |
+| long: T = 2048, B = 1 | 184 ms | 208 ms | 246 ms | 0.74 | 93 (133) |
 
 On an H200, the loss read at each step, in milliseconds (in the rows of medium, PyTorch uses TF32):
 
