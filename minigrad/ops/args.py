@@ -29,16 +29,21 @@ def require_tensor(name, x, argument="input"):
     return x
 
 
-_KINDS = {"b": ("a bool Tensor", ".bool()"), "iu": ("an int Tensor", ".long()")}
-
-
-def require_kind(name, argument, x, kind):
-    """Raise TypeError unless x is a Tensor whose dtype.kind is in `kind`: "b", or "iu"."""
-    wanted, cast = _KINDS[kind]
+def require_ints(name, argument, x):
+    """Raise TypeError unless x is a Tensor of integers."""
     if not isinstance(x, Value):
-        raise not_a_tensor_error(name, argument, x, wanted)
-    if x.dtype.kind not in kind:
-        raise TypeError(f"{name}: {argument} must be {wanted}, got {kind_of(x)}; {argument}{cast} casts")
+        raise not_a_tensor_error(name, argument, x, "an int Tensor")
+    if x.dtype.kind not in "iu":
+        raise TypeError(f"{name}: {argument} must be an int Tensor, got {kind_of(x)}; {argument}.long() casts")
+
+
+def require_mask(name, argument, x):
+    """Return x, a Tensor of bool or uint8, as bools. Raises TypeError for anything else."""
+    if not isinstance(x, Value):
+        raise not_a_tensor_error(name, argument, x, "a bool Tensor")
+    if x.dtype not in (dtypes.bool_, dtypes.uint8):
+        raise TypeError(f"{name}: {argument} must be a bool Tensor, got {kind_of(x)}; {argument}.bool() casts")
+    return x if x.dtype == dtypes.bool_ else x.to(dtypes.bool_)
 
 
 def to_float(x):

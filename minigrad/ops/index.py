@@ -11,12 +11,12 @@ from ..autograd import Op, Storage, Value, composite
 from ..autograd.arguments import check_arguments, not_a_tensor_error
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..typing import Index, Operand, T
-from .args import check_broadcast, one_dim, require_kind, require_tensor
+from .args import check_broadcast, one_dim, require_ints, require_mask, require_tensor
 from .movement import expand_if_needed, pad, permute, reshape_if_needed
 from .select import where
 
 __all__ = [
-    "diagonal", "gather", "index_select", "masked_fill", "narrow", "nonzero", "scatter", "scatter_add", "tril", "triu",
+    "gather", "index_select", "masked_fill", "narrow", "nonzero", "scatter", "scatter_add", "tril", "triu",
 ]  # fmt: skip
 
 _REPEATED = np.array([2, 0, 2])
@@ -105,12 +105,12 @@ def _parse_index_part(part):
     if isinstance(part, (int, np.integer)):
         return int(part)
     if isinstance(part, Value):
-        if part.dtype == np.uint8 and part.ndim:
-            raise TypeError("x[i] of a uint8 Tensor: write x[i.bool()] if it is a mask, x[i.long()] if it has indices")
         part = part.detach().numpy()
     elif isinstance(part, np.ndarray):
         part = dtypes.plain("an index", part)
     array = np.array(part)
+    if array.dtype == np.uint8 and isinstance(part, np.ndarray):
+        array = array != 0  # a mask, as in PyTorch
     if array.ndim == 0 and array.dtype.kind in "iu":
         return int(array)
     if array.size == 0 and array.dtype.kind == "f":
@@ -122,7 +122,7 @@ def _parse_index_part(part):
 
 def getitem(input: T, index: Index) -> T:
     """Return x[index], as in PyTorch: ints, slices, None and …, which give a view, or int or bool Tensors, arrays or
-    lists, which give a copy. Of x's dtype.
+    lists, which give a copy. Of x's dtype. Tensors and arrays of uint8 are masks too.
 
     Raises IndexError for an index out of range or too many of them, and TypeError for another type."""
     y = _getitem_on_gpu(input, index)
@@ -146,6 +146,7 @@ def _getitem_on_gpu(input, index):
     *colons, last = index if isinstance(index, tuple) else (index,)
     if not (isinstance(last, Value) and last.device == input.device and last.ndim and last.dtype.kind in "iub"):
         return None
+    last = last.to(dtypes.bool_) if last.dtype == dtypes.uint8 else last  # a mask
     if last.dtype == dtypes.bool_:
         fits = not colons and last.shape == input.shape[: last.ndim]
         return _rows_of_mask(input, last) if fits else None
@@ -212,7 +213,7 @@ def check_index(name, index, n, ignored=None, wraps=False, argument="index"):
     On a CPU that is index itself. On a GPU it is a copy with 0 in place of wrong values, and the host raises when it
     next waits. wraps: on a GPU, values below 0 count from n. Raises IndexError for a wrong value, and TypeError unless
     index is an int Tensor."""
-    require_kind(name, argument, index, "iu")
+    require_ints(name, argument, index)
     if n == 0 and index.numel() and ignored is None:  # a GPU would read element 0 in place of a wrong one
         raise IndexError(f"{name}: an index is out of range for size 0")
 
@@ -326,19 +327,6 @@ def scatter(input: T, dim: int, index: T, src: Operand) -> T:
     return where(_pad_to(input.constant(writer >= 0), input.shape), _pad_to(written, input.shape), input)
 
 
-@composite(case((3, 4)), case((2, 3, 4), offset=1, dim1=-1, dim2=0))
-def diagonal(input: T, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T:
-    """Return the elements (i, i + offset) of dims dim1 and dim2, as the last dim of a copy. (n, m) -> (min(n, m),) for
-    offset 0. Unlike in PyTorch it is no view: writing to it changes nothing else. Raises ValueError unless dim1 and
-    dim2 are two dims."""
-    dim1, dim2 = one_dim("diagonal", input, dim1), one_dim("diagonal", input, dim2)
-    if input.ndim < 2 or dim1 == dim2:
-        raise ValueError(f"diagonal needs two dims, got {dim1} and {dim2} of shape {input.shape}")
-    rows = np.arange(max(-offset, 0), min(input.shape[dim1], input.shape[dim2] - offset))
-    rest = [d for d in range(input.ndim) if d not in (dim1, dim2)]
-    return getitem(permute(input, *rest, dim1, dim2), (..., rows, rows + offset))
-
-
 @overload
 def nonzero(input: T, as_tuple: Literal[False] = False) -> T: ...
 @overload
@@ -407,13 +395,13 @@ def embedding_unchecked(weight, index):
 
 @composite(case((3, 4), booleans((3, 4)), 2.0), case((3, 4), booleans((4,)), -1.0), case((4,), booleans((2, 1)), 0.5))
 def masked_fill(input: T, mask: T, value: Operand) -> T:
-    """Return x with value, a number or a Tensor, where mask, a bool Tensor, is True. All are broadcast; dtypes are
-    promoted.
+    """Return x with value, a number or a Tensor, where mask, a Tensor of bool or uint8, is not 0. All are broadcast;
+    dtypes are promoted.
 
     Raises TypeError for a mask of another dtype, and ValueError for shapes that do not broadcast."""
     if input is None:
         raise not_a_tensor_error("masked_fill", "input", input)
-    require_kind("masked_fill", "mask", mask, "b")
+    mask = require_mask("masked_fill", "mask", mask)
     check_broadcast("masked_fill", input, mask, value)
     return where(mask, value, input)
 

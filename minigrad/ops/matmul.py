@@ -8,8 +8,16 @@ from ..autograd.arguments import check_arguments
 from ..autograd.cases import case
 from ..typing import Array, T
 from .args import promote, refuse_bools, require_float, require_tensor
-from .index import diagonal
-from .movement import alias, expand_if_needed, permute, permute_if_needed, reshape, reshape_if_needed, unsqueeze
+from .movement import (
+    alias,
+    diagonal,
+    expand_if_needed,
+    permute,
+    permute_if_needed,
+    reshape,
+    reshape_if_needed,
+    unsqueeze,
+)
 
 __all__ = ["bmm", "einsum", "matmul", "mm", "outer"]
 

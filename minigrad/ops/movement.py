@@ -16,8 +16,8 @@ from ..typing import Dims, Size, T
 from .args import SEVERAL, many_dims, one_dim, promote, require_tensor, shape_of
 
 __all__ = [
-    "cat", "chunk", "clone", "concat", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll", "split",
-    "squeeze", "stack", "t", "transpose", "unbind", "unsqueeze",
+    "cat", "chunk", "clone", "concat", "diagonal", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll",
+    "split", "squeeze", "stack", "t", "transpose", "unbind", "unsqueeze",
 ]  # fmt: skip
 
 
@@ -182,6 +182,52 @@ def t(input: T) -> T:
     if input.ndim > 2:
         raise ValueError(f"t is of at most two dims, got shape {input.shape}; use .mT or transpose(dim0, dim1)")
     return permute(input, tuple(range(input.ndim))[::-1])
+
+
+class Diagonal(Op):
+    """y = the elements (i, i + offset) of dims dim1 and dim2, as the last dim;   dx = zeros with dy there"""
+
+    cases = [case((3, 4), offset=0, dim1=0, dim2=1), case((2, 3, 4), offset=1, dim1=2, dim2=0)]
+    offset: int
+    dim1: int
+    dim2: int
+
+    def forward(self, x, offset, dim1, dim2):
+        self.shape_before = x.shape
+        return self.backend.diagonal(x, offset, dim1, dim2)
+
+    def backward(self, dy: Value):
+        return OnDiagonal.apply(dy, shape=self.shape_before, offset=self.offset, dim1=self.dim1, dim2=self.dim2)
+
+
+class OnDiagonal(Op):
+    """y = zeros of `shape` with x as the elements (i, i + offset) of dims dim1 and dim2;   dx = that diagonal of dy"""
+
+    cases = [
+        case((3,), shape=(3, 4), offset=0, dim1=0, dim2=1),
+        case((3, 1), shape=(2, 3, 4), offset=1, dim1=2, dim2=0),
+    ]
+    offset: int
+    dim1: int
+    dim2: int
+
+    def forward(self, x, shape, offset, dim1, dim2):
+        y = self.backend.zeros(shape, x.dtype)
+        self.backend.setitem(self.backend.diagonal(y, offset, dim1, dim2), (...,), x)
+        return y
+
+    def backward(self, dy: Value):
+        return Diagonal.apply(dy, offset=self.offset, dim1=self.dim1, dim2=self.dim2)
+
+
+@check_arguments
+def diagonal(input: T, offset: int = 0, dim1: int = 0, dim2: int = 1) -> T:
+    """Return the elements (i, i + offset) of dims dim1 and dim2, as the last dim. (n, m) -> (min(n, m),) for offset 0.
+    A view. Raises ValueError unless dim1 and dim2 are two dims."""
+    dim1, dim2 = one_dim("diagonal", input, dim1), one_dim("diagonal", input, dim2)
+    if input.ndim < 2 or dim1 == dim2:
+        raise ValueError(f"diagonal needs two dims, got {dim1} and {dim2} of shape {input.shape}")
+    return Diagonal.apply(input, offset=offset, dim1=dim1, dim2=dim2)
 
 
 class Expand(Op):

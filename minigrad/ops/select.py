@@ -9,7 +9,7 @@ from ..autograd import Op, Value
 from ..autograd.arguments import check_arguments, kind_of
 from ..autograd.cases import apart, booleans, case, integers, normal
 from ..typing import Operand, T
-from .args import check_broadcast, promote, require_kind, to_float
+from .args import check_broadcast, promote, require_mask, to_float
 from .elementwise import binary, unary
 
 __all__ = [
@@ -73,13 +73,14 @@ class Where(Op):
 
 
 def where(condition: T, input: "Operand | None" = None, other: "Operand | None" = None) -> T:
-    """Return x where condition is True, else other. condition: a bool Tensor; x, other: Tensors, arrays or numbers.
+    """Return x where condition is True, else other. condition: a Tensor of bool, or of uint8, where it is not 0. x,
+    other: Tensors, arrays or numbers.
 
     All three are broadcast, x and other promoted. Two numbers give their default dtype: float32, int64 or bool. Raises
-    TypeError for a condition that is not a bool Tensor, and ValueError for shapes that do not broadcast."""
+    TypeError for another condition, and ValueError for shapes that do not broadcast."""
     if input is None or other is None:
         raise TypeError("where needs x and other; nonzero(condition, as_tuple=True) gives the places where it is True")
-    require_kind("where", "condition", condition, "b")
+    condition = require_mask("where", "condition", condition)
     if not isinstance(input, Value) and not isinstance(other, Value):
         dtype = dtypes.bool_
         for number in (input, other):

@@ -62,6 +62,49 @@ def test_a_view_shares_memory_and_version(function):
         y.backward()
 
 
+VIEWS_OF_TORCH = {  # the methods that PyTorch documents as views, of a strided base
+    "diagonal": lambda x: x.diagonal(),
+    "diagonal of other dims": lambda x: x.diagonal(-1, 2, 0),
+    "mg.diagonal": lambda x: mg.diagonal(x, 1, dim1=-2, dim2=-1),
+    "einsum of a diagonal": lambda x: mg.einsum("bii->ib", x[..., :3]),
+    "einsum of an order": lambda x: mg.einsum("abc->cab", x),
+    "T, mT and t": lambda x: x.mT[0].T.t(),
+    "transpose": lambda x: x.transpose(0, 2),
+    "permute": lambda x: x.permute(2, 0, 1),
+    "narrow": lambda x: x.narrow(1, 1, 2),
+    "x[…]": lambda x: x[:, 1:, ::2],
+    "x[int]": lambda x: x[1, 2],
+    "split": lambda x: x.split(2, 1)[1],
+    "chunk": lambda x: x.chunk(2, 2)[1],
+    "unbind": lambda x: x.unbind(1)[2],
+    "for y in x": lambda x: [*x][1],
+    "squeeze and unsqueeze": lambda x: x[:, :1].squeeze(1).unsqueeze(-1),
+    "view": lambda x: x[0].view(2, 6),
+    "reshape and flatten": lambda x: x[1].reshape(6, 2).flatten(),
+    "expand_as": lambda x: x[0].expand_as(x[0]),
+    "detach and data": lambda x: x.detach().data,
+    "to its own dtype": lambda x: x.to(x.dtype),
+}
+
+
+@names(VIEWS_OF_TORCH)
+@pytest.mark.parametrize("how", ["plain", "captured"])
+def test_what_torch_calls_a_view_writes_through(function, how):
+    x = mg.arange(24, dtype=mg.float32).reshape(2, 3, 4)
+    chosen = {*function(x).clone().flatten().tolist()}
+
+    def change():
+        function(x).sub_(100.0)
+
+    (mg.capture(change) if how == "captured" else change)()
+    assert x.flatten().tolist() == [i - 100 if i in chosen else i for i in range(24)]
+
+
+def test_a_view_of_a_read_only_tensor_is_read_only():
+    with pytest.raises(mg.GraphError, match="this tensor is read-only"):
+        mg.ones(3).expand(3, 3).diagonal().zero_()
+
+
 X, W, T = (mg.ones(*shape) for shape in ((4, 3), (5, 3), (2, 2, 4, 3)))
 STEPS = {  # what each records: the inside of an op takes no step that only makes another value
     "layer_norm": (lambda x: F.layer_norm(x, (3,)), ["layer_norm"]),

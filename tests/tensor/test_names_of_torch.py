@@ -48,6 +48,23 @@ def test_division_without_rounding_is_exact():
     assert math.isnan((mg.tensor(1.0) % 0).item()) and (mg.tensor(1.0) // 0).item() == math.inf
 
 
+def test_uint8_is_a_mask():
+    """As in PyTorch, and unlike in NumPy, where it holds indices."""
+    x, mask = mg.tensor([10.0, 20.0, 30.0]), mg.tensor([0, 1, 255], dtype=mg.uint8)
+    for given in (mask, mask.numpy(), (mask,), (..., mask)):
+        assert x[given].tolist() == [20, 30]
+        y = x.clone()
+        y[given] = 0.0
+        assert y.tolist() == [10, 0, 0]
+    assert mg.ones(2, 3)[:, mask].shape == (2, 2) and mg.ones(2, 3)[1, mask].shape == (2,)
+    assert mg.where(mask, x, -x).tolist() == [-10, 20, 30] and x.masked_fill(mask, 1).tolist() == [10, 1, 1]
+    assert x[[np.uint8(2)]].tolist() == [30] and x[np.uint8(2)].item() == 30  # numbers stay numbers
+    with pytest.raises(IndexError, match="shape"):
+        x[mask[:2]]
+    with pytest.raises(TypeError, match=r"mask must be a bool Tensor, got a Tensor of int32; mask.bool\(\) casts"):
+        x.masked_fill(mask.int(), 0.0)
+
+
 def test_making():
     assert mg.randint(5, (2, 3)).shape == mg.randint(0, 5, (2, 3)).shape == (2, 3)
     assert set(mg.randint(3, (100,)).tolist()) == {0, 1, 2} and mg.randint(2, (3,), dtype=mg.int32).dtype == mg.int32

@@ -71,6 +71,12 @@ class Movement(Launcher):
     def permute(self, x, dims):
         return x.transpose(dims)
 
+    def diagonal(self, x, offset, dim1, dim2):
+        y = x.diagonal(offset, dim1, dim2)
+        if type(y) is np.ndarray:
+            y.flags.writeable = x.flags.writeable  # NumPy makes it read-only
+        return y
+
     # -- moving
 
     @COPY

@@ -57,6 +57,12 @@ class Movement:
         """A view."""
         return x.transpose(dims)
 
+    def diagonal(self, x, offset, dim1, dim2):
+        """The elements (i, i + offset) of two dims, as the last dim: a view, as writeable as x."""
+        y = x.diagonal(offset, dim1, dim2)  # NumPy makes it read-only
+        y.flags.writeable = x.flags.writeable
+        return y
+
     expand = staticmethod(np.broadcast_to)  # a view, with strides of 0
     cat = staticmethod(np.concatenate)  # one after the other along dim
     stack = staticmethod(np.stack)  # side by side along a new dim
