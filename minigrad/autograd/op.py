@@ -257,8 +257,15 @@ class Op:
         entries = [*(self._saved_inputs or ()), self._saved_output, *(self._saved or ())]
         return [entry[0] for entry in entries if type(entry) is tuple]
 
+    def has_saved(self) -> bool:
+        """True if forward kept something for the backward, and it is still there."""
+        entries = (*(self._saved_inputs or ()), self._saved_output, *(self._saved or ()))
+        return any(entry is not None for entry in entries)
+
     def release(self) -> None:
-        """Free the saved tensors, after their last use."""
+        """Free what was saved, after its last use. An op that has saved nothing can go through another backward."""
+        if not self.has_saved():
+            return
         self.spent = True  # first: a walk of another thread that then finds nothing saved reads why
         self._saved_inputs = self._saved_output = self._saved = None
 

@@ -143,16 +143,29 @@ def backward(
     return walk(roots, cotangents, inputs, retain_graph, create_graph, inspect)
 
 
-def run_walk(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[Node] | None, retain_graph: bool | None,
-           create_graph: bool, inspect: Inspect | None) -> Any:  # fmt: skip
-    """The walk itself: `backward` calls it unless a captured step is running, which then decides what to compute."""
+def _release(op: Any) -> None:
+    op.release()
+
+
+def run_walk(
+    roots: Sequence[Node],
+    cotangents: Sequence[Any],
+    inputs: Sequence[Node] | None,
+    retain_graph: bool | None,
+    create_graph: bool,
+    inspect: Inspect | None,
+    release: Callable[[Any], object] = _release,
+) -> Any:
+    """The walk itself: `backward` calls it unless a captured step is running, which then decides what to compute.
+
+    release: called with each op whose backward has run, unless the graph is retained."""
     retain_graph = inspect is not None or create_graph if retain_graph is None else retain_graph
     targets = None if inputs is None else set(inputs)
     walk = _Walk(create_graph, targets, inspect)
     floor = 0 if inputs is None else min((n.op.serial if n.op else 0 for n in inputs), default=0)
     ops = reachable(roots, floor)
     order = sorted(ops, key=lambda op: op.serial, reverse=True)
-    useful = None if walk.targets is None else _leading_to(walk.targets, order)
+    useful = None if walk.targets is None else leading_to(walk.targets, order)
     inspecting = inspect is not None or mode.inspecting
     anomaly, watch = mode.anomaly and not inspecting, None if inspect is not None else mode.watch
     with switched(grad=create_graph, anomaly=False, inspecting=inspecting, watch=watch):
@@ -168,7 +181,7 @@ def run_walk(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[
                 needs = op.needs if useful is None else useful[op]
                 _step(walk, op, dys, needs, anomaly)
                 if not retain_graph:
-                    op.release()
+                    release(op)
         for leaf in list(walk.pending):  # only leaves remain
             walk.collect(leaf)
         if inputs is None:
@@ -177,7 +190,7 @@ def run_walk(roots: Sequence[Node], cotangents: Sequence[Any], inputs: Sequence[
         return [None if g is None else walk.with_own_memory(g) for g in gradients]
 
 
-def _leading_to(targets: set[Node], order: Sequence[Any]) -> dict[Any, tuple[bool, ...]]:
+def leading_to(targets: set[Node], order: Sequence[Any]) -> dict[Any, tuple[bool, ...]]:
     """Return {op: (True or False for each input: does it lead to a target)} for the ops that have such an input.
 
     order: the ops of the walk, the latest first."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..autograd import Node, Storage, Value, mode
 from ..autograd.modes import switched
-from ..autograd.walk import backward, reachable, run_walk
+from ..autograd.walk import backward, leading_to, reachable, run_walk
 from ..base.capturing import CaptureError, refuse, refuse_within, uncaptured, user_line
 from ..ops.elementwise import Add, Div, Mul, Sub, Transfer
 from ..ops.index import Getitem
@@ -262,22 +262,23 @@ class CapturedCall:
         branches = self.execution.position.branches
         leaves = next((e.leaves for e in branches if isinstance(e, WalkEntry) and e.guard == guard), ())
         gradients = [*cotangents, *[bindings.outside_for[leaf].grad for leaf, _ in leaves]]
-        e = self._find_branch("walk", guard, gradients) or self._capture_walk(guard, roots, cotangents, targets)
+        e = self._find_branch("walk", guard, gradients) or self._capture_walk(guard, cotangents)
         self.execution.advance_to(e, ())
-        if not retain:
-            self.execution.spent.append(e.ops)
+        self.execution.spent |= e.spent
         for leaf, grad in e.leaves:
             if grad is not None:
                 bindings.outside_for[leaf].grad = self._tensor(*grad)
         return None if targets is None else [None if out is None else self._tensor(*out) for out in e.outputs]
 
-    def _capture_walk(self, guard, roots, cotangents, targets):
+    def _capture_walk(self, guard, cotangents):
         """Capture a backward walk that no branch matches, as a new entry. Return the entry."""
+        roots, targets, retain = guard
         ops = reachable(roots, 0)
-        for op in ops:
-            if op.spent or any(op in spent for spent in self.execution.spent):
+        walked = ops if targets is None else leading_to({*targets}, sorted(ops, key=lambda op: op.serial, reverse=True))
+        for op in walked:
+            if op.spent or op in self.execution.spent:
                 raise op.spent_error()
-        e = WalkEntry(guard, set(ops))
+        e = WalkEntry(guard)
         leaves = {}  # {leaf: its .grad before the walk}
         if targets is None:
             leaves = {node: None for op in ops for node in op.parents if node is not None and node.op is None}
@@ -290,7 +291,7 @@ class CapturedCall:
             for leaf, g in zip(leaves, captured[len(cotangents) :]):
                 leaf.grad = leaves[leaf] = g
             self.capturing = recording_for(self.backend, self.space, e)
-            gradients = backward(roots, captured[: len(cotangents)], targets, True)
+            gradients = self._walk(roots, captured[: len(cotangents)], targets, retain, False, None, e.spent)
             e.leaves = [(leaf, None if leaf.grad is g else parts_of(leaf.grad)) for leaf, g in leaves.items()]
             e.outputs = [None if g is None else parts_of(g) for g in gradients or ()]
             made = [parts for parts in (*[grad for _, grad in e.leaves], *e.outputs) if parts is not None]
@@ -307,29 +308,34 @@ class CapturedCall:
         """Walk in Python, so that hooks and ops of the user's run, and all other ops are captured one by one.
 
         The walk goes through captured nodes and ops. Hooks and the user's code must see there the state of an
-        uncaptured walk: the .grad and hooks of the leaves outside, and the ops that an earlier walk of this call has
-        freed. The captured objects get this state for the time of the walk. A walk within another, as in the backward
-        of a formula, finds it there already."""
-        ops = set(reachable(roots, 0))
+        uncaptured walk: the .grad and hooks of the leaves outside. The captured leaves get these for the time of the
+        walk. A walk within another, as in the backward of a formula, finds them there already."""
         outside_for, on_loan = self.bindings.outside_for, self.leaves_on_loan
         leaves = [x for x in outside_for if type(x) is Node and x.op is None and x not in on_loan]
-        spent = [op for gone_through in self.execution.spent for op in gone_through if not op.spent]
         on_loan.update(leaves)
         try:
-            for op in spent:
-                op.spent = True
             for leaf in leaves:
                 leaf.grad, leaf.hooks = outside_for[leaf].grad, outside_for[leaf].hooks
-            return run_walk(roots, cotangents, targets, True, create_graph, inspect)
+            return self._walk(roots, cotangents, targets, retain, create_graph, inspect, self.execution.spent)
         finally:
-            for op in spent:
-                op.spent = False
             for leaf in leaves:
                 outside_for[leaf].grad = leaf.grad
                 leaf.grad = leaf.hooks = None
             on_loan.difference_update(leaves)
-            if not retain:
-                self.execution.spent.append(ops)
+
+    def _walk(self, roots, cotangents, targets, retain, create_graph, inspect, spent):
+        """Walk through captured ops. Those that earlier walks of this call have freed raise, as in an uncaptured walk.
+        Add to the set `spent` those that this walk frees; they keep what they saved, for other calls."""
+        earlier = [op for op in self.execution.spent if not op.spent]
+        freed: list = []
+        try:
+            for op in earlier:
+                op.spent = True
+            return run_walk(roots, cotangents, targets, retain, create_graph, inspect, freed.append)
+        finally:
+            for op in earlier:
+                op.spent = False
+            spent.update(op for op in freed if op.has_saved())
 
     def node_observed(self, node):
         if node.op is not None:

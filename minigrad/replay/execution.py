@@ -23,7 +23,7 @@ class Execution:
         self.pending: list[TraceEntry] = []  # the entries passed since then
         self.programs: tuple = ()  # the programs that were replayed in this call
         self.created: list = []  # the Tensors that the call has made
-        self.spent: list[set] = []  # the ops that each walk of this call has gone through
+        self.spent: set = set()  # the ops whose saved arrays the walks of this call have freed
         self.writes_outside = False  # True if pending launches change memory from outside
         # These three let an interrupted replay go on where it stopped.
         self.program: Any = None  # the program that is about to run
@@ -45,7 +45,7 @@ class Execution:
         if any(e.launches for e in self.pending):
             wanted = self._allocations(still_referenced(self.created))
             for e in self.pending:
-                if not isinstance(e, OpEntry) or (e.op is not None and not any(e.op in ops for ops in self.spent)):
+                if not isinstance(e, OpEntry) or (e.op is not None and e.op not in self.spent and e.op.has_saved()):
                     wanted += e.allocations
             self.program = self._program(wanted)
             self._replay()

@@ -76,11 +76,11 @@ class PrimitiveEntry(TraceEntry):
 class WalkEntry(TraceEntry):
     """A backward walk. Its guard is (roots, targets, retain_graph); its inputs are the cotangents and old gradients."""
 
-    __slots__ = "outputs", "leaves", "ops"
+    __slots__ = "outputs", "leaves", "spent"
 
-    def __init__(self, guard, ops):
+    def __init__(self, guard):
         super().__init__("walk", guard)
-        self.ops: set = ops  # the ops that it goes through
+        self.spent: set = set()  # the ops whose saved arrays it frees
         self.outputs: list[TensorParts | None] = []  # the gradients of the targets
         self.leaves: list = []  # (leaf, the TensorParts of its new .grad, or None if it stays the same)
 
@@ -154,16 +154,22 @@ FINISHED: Any = _FinishedStep()
 class UserOp(Op, abstract=True):
     """The op of the captured graph that stands for an op of the user's, which runs at each call."""
 
+    _saves: bool  # True if the user's op has kept something for its backward
+
     @classmethod
     def standing_for(cls, op, params, parents, ys, backend):
         """The UserOp for the class `op`. parents: a node or None for each input. ys: the outputs, Tensors."""
         self = _new(cls)
+        self._saves = any(y is not None and y.node is not None and y.node.op.has_saved() for y in ys)
         self.name, self.params, self.parents, self.backend, self.wrap = op.name, params, parents, backend, Tensor._wrap
         self.needs = tuple([node is not None for node in parents])
         self.serial, self.scope, self.line = next(Op._serials), mode.scope, user_place()
         if len(ys) > 1:
             self.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in ys])
         return self
+
+    def has_saved(self):
+        return self._saves
 
     def backward(self, *dys):
         call: Any = thread.session
