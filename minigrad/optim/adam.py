@@ -1,11 +1,17 @@
 """Adam, and AdamW."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from .optimizer import Optimizer
+from ..dtypes import is_number
+from .optimizer import Optimizer, is_not_negative
 
 if TYPE_CHECKING:
     from .optimizer import Params
+
+
+def are_betas(value: Any) -> bool:
+    """True for two numbers in [0, 1): Adam divides by 1 - beta."""
+    return isinstance(value, list | tuple) and len(value) == 2 and all(is_number(v) and 0 <= v < 1 for v in value)
 
 
 class Adam(Optimizer):
@@ -20,6 +26,7 @@ class Adam(Optimizer):
     Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
     primitive, buffers = "adam_", ("m", "v")
+    allowed = {"lr": is_not_negative, "betas": are_betas, "eps": is_not_negative, "weight_decay": is_not_negative}
     decoupled = False
 
     def __init__(

@@ -1,10 +1,10 @@
 """Muon: momentum, made orthogonal."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..dtypes import is_number
-from .optimizer import Optimizer
+from .optimizer import Optimizer, is_not_negative
 
 if TYPE_CHECKING:
     from .optimizer import Params
@@ -14,6 +14,11 @@ SCALES = {  # {name: factor of the learning rate for a matrix of n rows and m co
     "original": lambda n, k: math.sqrt(max(1, n / k)),
     "match_rms_adamw": lambda n, k: 0.2 * math.sqrt(max(n, k)),
 }
+
+
+def are_coefficients(value: Any) -> bool:
+    """True for three numbers."""
+    return isinstance(value, list | tuple) and len(value) == 3 and all(map(is_number, value))
 
 
 class Muon(Optimizer):
@@ -37,6 +42,13 @@ class Muon(Optimizer):
     no gradient."""
 
     primitive, buffers = "muon_", ("momentum_buffer",)
+    allowed = {
+        **dict.fromkeys(("lr", "weight_decay", "momentum", "eps"), is_not_negative),
+        "ns_coefficients": are_coefficients,
+        "ns_steps": lambda value: type(value) is int and 1 <= value < 100,
+        "matrices": lambda value: type(value) is int and value >= 1,
+        "adjust_lr_fn": lambda value: value is None or value in SCALES,
+    }
 
     def __init__(
         self, params: "Params", lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95,
@@ -53,15 +65,6 @@ class Muon(Optimizer):
             if p.ndim < 2 or p.shape[-2] % count:
                 what = "a matrix" if count == 1 else f"{count} matrices, one below the other"
                 raise ValueError(f"a parameter of shape {p.shape} is not {what}; optimize it with AdamW, not Muon")
-
-    def _is_valid(self, name, value):
-        if name == "ns_coefficients":
-            return isinstance(value, list | tuple) and len(value) == 3 and all(map(is_number, value))
-        if name in ("ns_steps", "matrices"):
-            return type(value) is int and 1 <= value < (100 if name == "ns_steps" else math.inf)
-        if name == "adjust_lr_fn":
-            return value is None or value in SCALES
-        return super()._is_valid(name, value)
 
     def _launch_options(self, group):
         return group["nesterov"], (tuple(group["ns_coefficients"]),) * group["ns_steps"], group["eps"]

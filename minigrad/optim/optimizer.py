@@ -33,9 +33,14 @@ class Optimizer:
                 p -= group["lr"] * state["b"]
 
     params: Tensors, or dicts with 'params' and options that differ from `defaults`, {option: value}. Raises ValueError
-    if there are none, for a parameter that is given twice or requires no gradient, and for impossible options."""
+    if there are none, and for a parameter that is given twice or requires no gradient. Options may have any values, and
+    a dict any further ones, unless the class has a table `allowed`."""
 
     buffers: tuple[str, ...] = ()  # names of Tensors of each parameter's shape and dtype; they begin as zeros
+
+    allowed: Mapping[str, Callable[[Any], bool]] = {}
+    """{option: a function that returns True if it may have a value}. With such a table, a group may have no options but
+    those of `defaults`, and ValueError is raised for others, and for other values."""
 
     primitive: str | None = None
     """The backend's primitive that changes all parameters at once (backend/numpy/optim.py). It is called as
@@ -70,7 +75,7 @@ class Optimizer:
         params = [p[1] if isinstance(p, tuple) and len(p) == 2 else p for p in params]  # named_parameters() gives pairs
         group = {**self.defaults, **param_group, "params": params}
         unknown = set(group) - set(self.defaults) - {"params"}
-        if unknown:
+        if unknown and self.allowed:
             raise ValueError(f"{type(self).__name__} has no options {sorted(unknown)}; it has {sorted(self.defaults)}")
         for name, value in group.items():
             if not self._is_valid(name, value):
@@ -219,14 +224,8 @@ class Optimizer:
             group.update(saved)
 
     def _is_valid(self, name, value):
-        """True if an option may have this value. This knows the options that mean the same in all optimizers."""
-        if name in ("lr", "momentum", "weight_decay", "eps"):
-            return is_number(value) and value >= 0
-        if name == "betas":  # Adam divides by 1 - beta
-            return (
-                isinstance(value, list | tuple) and len(value) == 2 and all(is_number(v) and 0 <= v < 1 for v in value)
-            )
-        return True
+        """True if an option may have this value."""
+        return name not in self.allowed or self.allowed[name](value)
 
     def _check_group(self, group):
         """Raise ValueError if a group's options do not fit its parameters. For a subclass to define."""
@@ -242,7 +241,10 @@ class Optimizer:
         return group
 
     def _check_saved_state(self, state, where, p):
-        """Return the saved state of parameter p: its step, and its buffers as Tensors like p."""
+        """Return the saved state of parameter p: its step, and its buffers as Tensors like p. A class with a step() of
+        its own gets what it has saved."""
+        if type(self).step is not Optimizer.step:
+            return dict(state)
         if state.keys() != {"step", *self.buffers}:
             raise ValueError(f"{where} has {shown(sorted(state))}, not step and {self.buffers}")
         step = operator.index(state["step"])  # an int, or an array of one
@@ -282,6 +284,11 @@ class Optimizers:
         checked = [optimizer._check_state_dict(state) for optimizer, state in zip(self.optimizers, states)]
         for optimizer, new_state in zip(self.optimizers, checked):
             optimizer._replace_state(*new_state)
+
+
+def is_not_negative(value: Any) -> bool:
+    """True for a number of at least 0."""
+    return is_number(value) and value >= 0
 
 
 def _as_buffer(state, where, name, p):

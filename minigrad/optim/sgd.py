@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .optimizer import Optimizer
+from .optimizer import Optimizer, is_not_negative
 
 if TYPE_CHECKING:
     from .optimizer import Params
@@ -19,6 +19,7 @@ class SGD(Optimizer):
     Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
     primitive, buffers = "sgd_", ("momentum_buffer",)
+    allowed = {"lr": is_not_negative, "momentum": is_not_negative, "weight_decay": is_not_negative}
 
     def __init__(
         self, params: "Params", lr: float = 1e-3, momentum: float = 0.0, *, weight_decay: float = 0.0,

@@ -50,11 +50,54 @@ def test_an_optimizer_of_ones_own_needs_its_formula_only():
     np.testing.assert_allclose(q.detach().numpy(), expected, rtol=1e-12)
     assert other.state[q]["step"] == 6 and other.param_groups[0]["lr"] == 0.1 and q.is_leaf and q.requires_grad
 
-    for name, wrong in (("lr", -0.1), ("eps", "0")):
-        with pytest.raises(ValueError, match=f"Adagrad: {name} cannot be"):
-            Adagrad([leaf(2)], **{name: wrong})
-    with pytest.raises(ValueError, match=r"Adagrad has no options \['momentum'\]"):
-        Adagrad([{"params": [leaf(2)], "momentum": 0.9}])
+
+def test_options_are_those_of_the_class():
+    """Any values, and any further keys of a group, unless the class says which are allowed."""
+    optimizer = Adagrad([{"params": [leaf(2)], "lr": None, "use_muon": True}, {"params": [leaf(2)]}], eps=(0, 0.9, 1))
+    assert [group.get("use_muon") for group in optimizer.param_groups] == [True, None]
+    assert optimizer.param_groups[0]["lr"] is None and optimizer.param_groups[1]["eps"] == (0, 0.9, 1)
+    other = Adagrad([{"params": [leaf(2)]}, {"params": [leaf(2)]}])
+    other.load_state_dict(optimizer.state_dict())
+    assert other.param_groups[0]["use_muon"] and other.param_groups[1]["eps"] == (0, 0.9, 1)
+
+    class Strict(Adagrad):
+        allowed = {"lr": lambda value: value > 0}
+
+    with pytest.raises(ValueError, match=r"Strict: lr cannot be -0\.1"):
+        Strict([leaf(2)], lr=-0.1)
+    with pytest.raises(ValueError, match=r"Strict has no options \['momentum'\]"):
+        Strict([{"params": [leaf(2)], "momentum": 0.9}])
+
+
+def test_a_step_of_ones_own_keeps_its_own_state():
+    class Momentum(optim.Optimizer):
+        def __init__(self, params, lr=0.1):
+            super().__init__(params, dict(lr=lr))
+
+        def step(self, closure=None):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    state = self.state[p]
+                    if not state:
+                        state["exp_avg"], state["count"] = mg.zeros_like(p), 0
+                    state["count"] += 1
+                    state["exp_avg"].mul_(0.9).add_(p.grad)
+                    p.data.add_(state["exp_avg"], alpha=-group["lr"])
+
+    def run(p, optimizer, steps):
+        for _ in range(steps):
+            p.grad = mg.ones_like(p)
+            optimizer.step()
+
+    p = leaf(2)
+    optimizer = Momentum([p])
+    run(p, optimizer, 2)
+    q = p.detach().clone().requires_grad_()
+    other = Momentum([q])
+    other.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    run(p, optimizer, 2)
+    run(q, other, 2)
+    assert p.tolist() == q.tolist() and other.state[q]["count"] == 4
 
 
 def test_the_nearest_formula_counts():
