@@ -6,7 +6,7 @@ from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.arguments import check_arguments
 from ..autograd.cases import apart, case, uniform
 from ..typing import T
-from .args import refuse_bools, require_tensor, to_float
+from .args import also_in_place, refuse_bools, require_tensor, to_float
 from .elementwise import log1p, of_input, of_output, unary
 from .select import where
 
@@ -96,6 +96,7 @@ def gelu(input: T, approximate: str = "none") -> T:
 tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)
 
 
+@also_in_place
 def relu(input: T) -> T:
     """Return max(x, 0). Of x's shape and dtype; the gradient at 0 is 0. Raises TypeError for bools."""
     refuse_bools("relu", require_tensor("relu", input).dtype)

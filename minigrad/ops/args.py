@@ -22,6 +22,13 @@ def returns_functions_like(signature: F) -> Callable[[Any], Callable[..., F]]:
     return lambda maker: maker
 
 
+def also_in_place(function: F) -> F:
+    """Decorate a public function whose result has the shape of its first Tensor: Tensor offers it in place too, under
+    its name with an underscore, as exp_ for exp."""
+    function.also_in_place = True  # type: ignore[attr-defined]
+    return function
+
+
 def require_tensor(name, x, argument="input"):
     """Return x. Raises TypeError, which names the function and its argument, unless x is a Tensor."""
     if not isinstance(x, Value):

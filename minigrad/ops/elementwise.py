@@ -9,7 +9,15 @@ from ..autograd.arguments import check_arguments
 from ..autograd.cases import apart, case, integers, positive, uniform
 from ..backend import reference
 from ..typing import Operand, T
-from .args import check_broadcast, promote, refuse_bools, require_tensor, returns_functions_like, to_float
+from .args import (
+    also_in_place,
+    check_broadcast,
+    promote,
+    refuse_bools,
+    require_tensor,
+    returns_functions_like,
+    to_float,
+)  # fmt: skip
 
 __all__ = [
     "abs", "absolute", "add", "cos", "div", "erf", "erfc", "exp", "floor", "floor_divide", "log", "log1p", "mul", "neg",
@@ -67,7 +75,7 @@ def unary(op, about="", convert=to_float):
             raise
 
     about = about or "Elementwise: of x's shape and float dtype, or float32 of integers and bools."
-    return with_docs_of(op, function, about)
+    return also_in_place(with_docs_of(op, function, about))
 
 
 @returns_functions_like(_binary_signature)
@@ -85,7 +93,7 @@ def binary(op):
 
     about = """Tensors, NumPy arrays or numbers, at least one a Tensor. Dtypes are promoted and shapes broadcast. Raises
     ValueError for shapes that do not broadcast, and TypeError for other types."""
-    return with_docs_of(op, function, about)
+    return also_in_place(with_docs_of(op, function, about))
 
 
 def with_docs_of(op, function, about):
@@ -367,6 +375,7 @@ exp, log, log1p, sqrt, rsqrt, sin, cos, erf, erfc = (
 _floor_divide, _remainder = binary(FloorDivide), binary(Remainder)
 
 
+@also_in_place
 def div(input: T, other: Operand) -> T:
     """Return x / other; integers are divided in float32. Elementwise, promoted and broadcast. Raises ValueError for
     shapes that do not broadcast."""
@@ -383,6 +392,7 @@ def _checked_division(name, x, other):
     return x, other
 
 
+@also_in_place
 def floor_divide(input: T, other: Operand) -> T:
     """Return ⌊x / other⌋, Python's //; no gradient. Elementwise, promoted and broadcast. Integers by a tensor's 0 are
     0.
@@ -392,6 +402,7 @@ def floor_divide(input: T, other: Operand) -> T:
     return _floor_divide(*_checked_division("floor_divide", input, other))
 
 
+@also_in_place
 def remainder(input: T, other: Operand) -> T:
     """Return x - other ⌊x / other⌋, Python's %, which has other's sign. Elementwise, promoted and broadcast. Integers
     by a tensor's 0 are 0.
@@ -401,6 +412,7 @@ def remainder(input: T, other: Operand) -> T:
     return _remainder(*_checked_division("remainder", input, other))
 
 
+@also_in_place
 def pow(input: T, exponent: Operand) -> T:
     """Return x ** exponent. Elementwise: Tensors, arrays or numbers, at least one a Tensor, promoted and broadcast.
 
@@ -411,6 +423,7 @@ def pow(input: T, exponent: Operand) -> T:
     return _pow(input, exponent)
 
 
+@also_in_place
 @composite(case((3, 4)))
 def square(input: T) -> T:
     """y = x²;   dx = 2 x dy
@@ -419,6 +432,7 @@ def square(input: T) -> T:
     return pow(input, 2)
 
 
+@also_in_place
 @composite(case(positive((3, 4))))
 def reciprocal(input: T) -> T:
     """y = 1 / x;   dx = -dy y²
@@ -427,6 +441,7 @@ def reciprocal(input: T) -> T:
     return 1.0 / require_tensor("reciprocal", input)
 
 
+@also_in_place
 @check_arguments
 def neg(input: T) -> T:
     """Return -x. Of x's shape and dtype. Raises TypeError for bools: use ~x."""
@@ -435,6 +450,7 @@ def neg(input: T) -> T:
     return Neg.apply(input)
 
 
+@also_in_place
 def abs(input: T) -> T:
     """Return |x|. Of x's shape and dtype; the gradient at 0 is 0."""
     return Abs.apply(input)
@@ -443,17 +459,20 @@ def abs(input: T) -> T:
 absolute = abs
 
 
+@also_in_place
 @check_arguments
 def sign(input: T) -> T:
     """Return -1, 0 or 1. Of x's shape and dtype; no gradient."""
     return Sign.apply(input) if input.dtype.kind != "b" else input.clone()
 
 
+@also_in_place
 def floor(input: T) -> T:
     """Return the largest integer ≤ x. Of x's shape and dtype; no gradient."""
     return Floor.apply(input)
 
 
+@also_in_place
 def round(input: T) -> T:
     """Return the nearest integer, of two the even one, as Python does. Of x's shape and dtype; no gradient."""
     return Round.apply(input)

@@ -11,7 +11,7 @@ from ..autograd import Op, Storage, Value, composite
 from ..autograd.arguments import check_arguments, not_a_tensor_error
 from ..autograd.cases import Fixed, booleans, case, integers
 from ..typing import Index, Operand, T
-from .args import check_broadcast, one_dim, require_ints, require_mask, require_tensor
+from .args import also_in_place, check_broadcast, one_dim, require_ints, require_mask, require_tensor
 from .movement import expand_if_needed, pad, permute, reshape_if_needed
 from .select import where
 
@@ -299,6 +299,7 @@ def _pad_to(y, shape):
     return pad(y, widths) if any(widths) else y
 
 
+@also_in_place
 def scatter_add(input: T, dim: int, index: T, src: T) -> T:
     """Return a copy of x with src added at `index` along dim: y[index[i][j]][j] += src[i][j] for dim 0, and so on.
 
@@ -310,6 +311,7 @@ def scatter_add(input: T, dim: int, index: T, src: T) -> T:
     return input + _pad_to(ScatterAdd.apply(src, index, shape=shape, dim=dim), input.shape)
 
 
+@also_in_place
 @composite(case((2, 3), 1, Fixed([[0, 2], [1, 0]]), (2, 2)), case((2, 3), 0, Fixed([[1, 0, 1]]), 0.5))
 def scatter(input: T, dim: int, index: T, src: Operand) -> T:
     """y = x with src (a Tensor or a number) written at `index` along dim; of several to one place, the last stays
@@ -393,6 +395,7 @@ def embedding_unchecked(weight, index):
     return Embedding.apply(weight, index)
 
 
+@also_in_place
 @composite(case((3, 4), booleans((3, 4)), 2.0), case((3, 4), booleans((4,)), -1.0), case((4,), booleans((2, 1)), 0.5))
 def masked_fill(input: T, mask: T, value: Operand) -> T:
     """Return x with value, a number or a Tensor, where mask, a Tensor of bool or uint8, is not 0. All are broadcast;
@@ -431,6 +434,7 @@ def _triangle(name, x, diagonal, lower):
     return Triangle.apply(x, k=diagonal, lower=lower)
 
 
+@also_in_place
 @check_arguments
 def tril(input: T, diagonal: int = 0) -> T:
     """Return the lower triangle of the last two dims, up to `diagonal` (0: the main one), with zeros above. A copy. Of
@@ -438,6 +442,7 @@ def tril(input: T, diagonal: int = 0) -> T:
     return _triangle("tril", input, diagonal, True)
 
 
+@also_in_place
 @check_arguments
 def triu(input: T, diagonal: int = 0) -> T:
     """Return the upper triangle of the last two dims, from `diagonal` (0: the main one), with zeros below. A copy. Of

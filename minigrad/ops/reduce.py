@@ -13,7 +13,7 @@ from ..autograd.arguments import check_arguments
 from ..autograd.cases import Fixed, apart, case, integers
 from ..dtypes import float16, int64
 from ..typing import Dims, T
-from .args import many_dims, one_dim, require_float, require_tensor, returns_functions_like
+from .args import also_in_place, many_dims, one_dim, require_float, require_tensor, returns_functions_like
 from .elementwise import abs, pow, with_docs_of
 from .index import Gather
 from .movement import cat, expand_if_needed, reshape, reshape_if_needed, transpose
@@ -353,6 +353,7 @@ class Cumsum(Op):
         return Cumsum.apply(dy, dim=self.dim, reverse=not self.reverse)
 
 
+@also_in_place
 @check_arguments
 def cumsum(input: T, dim: int) -> T:
     """Return the running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype; integers and bools give int64."""

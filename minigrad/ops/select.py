@@ -9,7 +9,7 @@ from ..autograd import Op, Value
 from ..autograd.arguments import check_arguments, kind_of
 from ..autograd.cases import apart, booleans, case, integers, normal
 from ..typing import Operand, T
-from .args import check_broadcast, promote, require_mask, to_float
+from .args import also_in_place, check_broadcast, promote, require_mask, to_float
 from .elementwise import binary, unary
 
 __all__ = [
@@ -110,6 +110,7 @@ class Clamp(Op):
         return where(inside, dy, 0.0)
 
 
+@also_in_place
 @check_arguments
 def clamp(input: T, min: float | None = None, max: float | None = None) -> T:
     """Return x limited to the numbers [min, max]; either may be None. Of x's dtype; float32 of integers by floats.

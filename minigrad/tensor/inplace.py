@@ -31,6 +31,7 @@ def _in_place(op: F) -> F:
         def write() -> None:
             plain = [x.detach() if isinstance(x, Value) else x for x in args]
             y: Any = cast(Any, op)(self.detach(), *plain, **kwargs)
+            y = y.to(self.dtype) if y.dtype.kind == "b" else y
             if y.dtype != self.dtype or y.shape != self.shape:
                 raise ValueError(f"{name}_: {y.dtype} {y.shape} does not fit into {self.dtype} {self.shape}")
             self.storage.backend.setitem(self.array, (...,), y.array)
@@ -131,8 +132,6 @@ class InPlace(Attributes):
         backend = self.storage.backend
         return self._change(what, lambda: backend.setitem(self.array, (...,), self._raw(what, src)), src, copies=True)
 
-    clamp_, masked_fill_, sqrt_ = _in_place(ops.clamp), _in_place(ops.masked_fill), _in_place(ops.sqrt)
-
     def addcmul_(self: T, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> T:
         """self += value * tensor1 * tensor2, in place, as add_ does."""
         return self.add_(cast(Any, tensor1) * tensor2, alpha=value)
@@ -216,3 +215,8 @@ class InPlace(Attributes):
 
     def __itruediv__(self: T, other: Operand) -> T:  # type: ignore[misc]
         return cast(T, self._augment(other, ops.div, InPlace.div_))
+
+
+for _name, _function in vars(ops).items():
+    if hasattr(_function, "also_in_place") and not hasattr(InPlace, f"{_name}_"):
+        setattr(InPlace, f"{_name}_", _in_place(_function))

@@ -1,6 +1,7 @@
 """Names and calls that a user of PyTorch types from memory: dtypes, formats, // and %, making and changing tensors."""
 
 import contextlib
+import inspect
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn
 from minigrad.nn import functional as F
+from minigrad.ops import public
 
 X = np.random.default_rng(0).standard_normal((3, 4))
 
@@ -46,6 +48,36 @@ def test_division_without_rounding_is_exact():
     with pytest.raises(TypeError, match="not defined for bools"):
         mg.ones(2).bool() % True
     assert math.isnan((mg.tensor(1.0) % 0).item()) and (mg.tensor(1.0) // 0).item() == math.inf
+
+
+INDEX, MASK = mg.tensor([[2], [0]]), mg.tensor([[True, False, True]])
+ARGUMENTS = {  # of functions that take more than Tensors of one shape
+    "clamp": (0.2, 0.7), "cumsum": (1,), "masked_fill": (MASK, 2.0), "scatter": (1, INDEX, 0.8),
+    "scatter_add": (1, INDEX, mg.ones(2, 1)),
+}  # fmt: skip
+TWINS = {name: f for name, f in vars(public).items() if hasattr(f, "also_in_place")}
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_in_place_twins(name):
+    """x.exp_() writes x.exp() into x, bools as 0 and 1; so does every op whose result has x's shape."""
+    function = TWINS[name]
+    dtype = mg.bool_ if name.startswith("logical") else mg.float32
+    x, y = ((mg.rand(2, 3) + 0.1).to(dtype) for _ in range(2))
+    takes_two = {"other", "exponent"} & {*inspect.signature(function).parameters}
+    args = ARGUMENTS.get(function.__name__, (y,) if takes_two else ())
+    expected, view = function(x, *args), x.view(6)
+    assert getattr(x, f"{name}_")(*args) is x
+    assert x.dtype == dtype and x.tolist() == view.view(2, 3).tolist() == expected.to(dtype).tolist()
+
+
+def test_in_place_twins_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"exp_: float32 \(3,\) does not fit into int64 \(3,\)"):
+        mg.arange(3).exp_()
+    with pytest.raises(ValueError, match=r"mul_: float32 \(2, 3\) does not fit"):
+        mg.ones(3).mul_(mg.ones(2, 3))
+    with pytest.raises(mg.GraphError, match=r"sigmoid_ changes a tensor in place.*write y = x.sigmoid\(…\)"):
+        leaf([1.0]).sigmoid_()
 
 
 def test_uint8_is_a_mask():
