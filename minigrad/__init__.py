@@ -16,6 +16,7 @@ from .autograd import (
     GraphError, case, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled,
 )  # fmt: skip
 from .backend import DeviceError, device
+from .autograd.keywords import contiguous_format, preserve_format
 from .dtypes import bool_, dtype, finfo, float16, float32, float64, int8, int16, int32, int64, uint8
 from .ops.public import *
 from .base import missing as _missing
@@ -33,7 +34,7 @@ __all__ = [
     "autograd", "cuda", "distributed", "dtypes", "nn", "ops", "optim", "random", "utils", "GraphError", "case",
     "enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled", "DeviceError",
     "device", "bool_", "dtype", "finfo", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
-    "CaptureError", "Op", "capture", "load", "save",
+    "CaptureError", "Op", "capture", "contiguous_format", "load", "preserve_format", "save",
     "set_float32_matmul_precision",
 ]  # fmt: skip
 __all__ += random.__all__

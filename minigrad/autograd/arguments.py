@@ -10,10 +10,10 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 import numpy as np
 
 from .graph import Value
+from .keywords import translated
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_NAMES_OF_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
 _KINDS = {bool: "True or False", int: "an int", float: "a number"}
 _KEYWORD_ONLY = 1 << 30  # stands for the position of an argument that can only be given by name
 
@@ -39,9 +39,9 @@ def check_arguments(function: F) -> F:
     """Decorate a public function: its arguments that are annotated as a bool, an int or a float must be one.
 
     NumPy's scalars, and Tensors without dims, are converted. Anything else raises TypeError, which names the function
-    and the argument. NumPy's axis= and keepdims= become dim= and keepdim=. Parameters called dim… are left to
-    ops/args.py, which knows the tensor's shape. An AttributeError is replaced by one that names the argument that
-    should have been a Tensor."""
+    and the argument. Keywords of PyTorch and NumPy are translated (keywords.py): axis= becomes dim=. Parameters called
+    dim… are left to ops/args.py, which knows the tensor's shape. An AttributeError is replaced by one that names the
+    argument that should have been a Tensor."""
     parameters = inspect.signature(function).parameters
     tensors = [p for p in parameters.values() if _is_tensor(p.annotation)]
     to_check, after_star = [], False  # (position, name, kind, types that need no conversion) of each
@@ -52,14 +52,9 @@ def check_arguments(function: F) -> F:
                 exact = {kind, int if kind is float else kind, kind if p.annotation is kind else type(None)}
                 to_check.append((_KEYWORD_ONLY if after_star else i, p.name, kind, exact))
     first = min((position for position, *_ in to_check), default=_KEYWORD_ONLY)
-    renamed = [(theirs, ours) for theirs, ours in _NAMES_OF_NUMPY.items() if ours in parameters]
 
     def convert(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        for theirs, ours in renamed:
-            if theirs in kwargs:
-                if ours in kwargs:
-                    raise TypeError(f"{function.__name__}: give {ours} or {theirs}, not both")
-                kwargs[ours] = kwargs.pop(theirs)
+        args, kwargs = translated(function.__name__, parameters, args, kwargs)
         for i, name, kind, exact in to_check:
             x = args[i] if i < len(args) else kwargs.get(name, kind)  # kind stands for "not given"
             if type(x) not in exact and x is not kind:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..autograd import Handle
+from ..autograd.keywords import accepts_keywords_of_pytorch
 from ..base.missing import MissingAttribute
 
 
@@ -18,10 +19,12 @@ class HookMixin:
         """Compute what a call of the module returns: Module defines it."""
         raise NotImplementedError
 
+    @accepts_keywords_of_pytorch
     def register_forward_pre_hook(self, hook: Callable[[Any, Any], Any]) -> Handle:
         """Call hook(module, args) before forward. It may return new args: a tuple, or the only argument."""
         return self._add_hook("_forward_pre_hooks", hook)
 
+    @accepts_keywords_of_pytorch
     def register_forward_hook(self, hook: Callable[[Any, Any, Any], Any]) -> Handle:
         """Call hook(module, args, output) after forward. It may return another output."""
         return self._add_hook("_forward_hooks", hook)

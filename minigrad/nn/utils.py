@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..autograd import no_grad
+from ..autograd.arguments import check_arguments
 from ..dtypes import float64
 from ..tensor import Tensor, from_backend, zeros
 
@@ -27,6 +28,7 @@ def evaluating(model: "Module") -> Iterator[None]:
             module.training = training
 
 
+@check_arguments
 def clip_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float, error_if_nonfinite: bool = False) -> Tensor:
     """Scale all gradients in place so that their joint norm is at most max_norm. They must be on one device. Return the
     norm before scaling: a Tensor, () of float64.

@@ -5,6 +5,7 @@ import math
 from ..autograd import FormulaOp, Op, Value, composite
 from ..autograd.arguments import check_arguments
 from ..autograd.cases import apart, case, uniform
+from ..autograd.keywords import accepts_keywords_of_pytorch
 from ..typing import T
 from .args import also_in_place, refuse_bools, require_tensor, to_float
 from .elementwise import log1p, of_input, of_output, unary
@@ -93,10 +94,11 @@ def gelu(input: T, approximate: str = "none") -> T:
     return Gelu.apply(to_float(input), approximate=approximate)
 
 
-tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), unary(Silu)
+tanh, sigmoid, silu = unary(Tanh), unary(Sigmoid), accepts_keywords_of_pytorch(unary(Silu))
 
 
 @also_in_place
+@check_arguments
 def relu(input: T) -> T:
     """Return max(x, 0). Of x's shape and dtype; the gradient at 0 is 0. Raises TypeError for bools."""
     refuse_bools("relu", require_tensor("relu", input).dtype)

@@ -368,17 +368,42 @@ class Transfer(Op):
 
 # ---------------------------------------------------------------------------------------------------- public functions
 
-add, sub, mul, _div, _pow = (binary(op) for op in (Add, Sub, Mul, Div, Pow))
+plus, minus, mul, _div, _pow = (binary(op) for op in (Add, Sub, Mul, Div, Pow))  # plus and minus are + and -
 exp, log, log1p, sqrt, rsqrt, sin, cos, erf, erfc = (
     unary(op) for op in (Exp, Log, Log1p, Sqrt, Rsqrt, Sin, Cos, Erf, Erfc)
 )
 _floor_divide, _remainder = binary(FloorDivide), binary(Remainder)
 
 
+def add(input: T, other: Operand, *, alpha: float = 1) -> T:
+    """Return x + alpha · other. Elementwise, promoted and broadcast. Raises ValueError for shapes that do not
+    broadcast."""
+    return plus(input, _scaled(other, alpha))
+
+
+def sub(input: T, other: Operand, *, alpha: float = 1) -> T:
+    """Return x - alpha · other. Elementwise, promoted and broadcast. Raises ValueError for shapes that do not
+    broadcast."""
+    return minus(input, _scaled(other, alpha))
+
+
+def _scaled(other, alpha):
+    return other if alpha == 1 else other * alpha
+
+
 @also_in_place
-def div(input: T, other: Operand) -> T:
-    """Return x / other; integers are divided in float32. Elementwise, promoted and broadcast. Raises ValueError for
-    shapes that do not broadcast."""
+def div(input: T, other: Operand, *, rounding_mode: str | None = None) -> T:
+    """Return x / other; integers are divided in float32. Elementwise, promoted and broadcast.
+
+    rounding_mode: None; "floor", as floor_divide; or "trunc", towards 0. The last two have no gradient. Raises
+    ValueError for another mode, and for shapes that do not broadcast."""
+    if rounding_mode == "floor":
+        return floor_divide(input, other)
+    if rounding_mode == "trunc":
+        quotient, rest = floor_divide(input, other), remainder(input, other).detach()
+        return quotient + ((quotient < 0) & (rest != 0)).to(quotient.dtype)
+    if rounding_mode is not None:
+        raise ValueError(f"div: rounding_mode must be None, 'floor' or 'trunc', got {rounding_mode!r}")
     return _div(*(to_float(v) if isinstance(v, Value) else v for v in promote("div", input, other)))
 
 

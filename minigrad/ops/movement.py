@@ -50,11 +50,13 @@ class Clone(Op):
         return dy
 
 
+@check_arguments
 def clone(input: T) -> T:
     """Return a contiguous copy of x with memory of its own. Of x's shape and dtype; gradients flow through."""
     return Clone.apply(input)
 
 
+@check_arguments
 def contiguous(input: T) -> T:
     """Return x if it is contiguous, else a contiguous copy."""
     return input if input.is_contiguous() else Clone.apply(input)

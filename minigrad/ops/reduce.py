@@ -12,7 +12,7 @@ from ..autograd import Op, Value, composite
 from ..autograd.arguments import check_arguments
 from ..autograd.cases import Fixed, apart, case, integers
 from ..dtypes import float16, int64
-from ..typing import Dims, T
+from ..typing import Dims, DTypeLike, T
 from .args import also_in_place, many_dims, one_dim, require_float, require_tensor, returns_functions_like
 from .elementwise import abs, pow, with_docs_of
 from .index import Gather
@@ -56,11 +56,12 @@ class Sum(Op):
 
 
 @composite(case((3, 4)), case((2, 3, 4), dim=(0, 2), keepdim=True))
-def mean(input: T, dim: Dims = None, keepdim: bool = False) -> T:
+def mean(input: T, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> T:
     """y = Σ x / n over dim: an int, several, or None for all, dropped unless keepdim
 
-    Of x's dtype; float16 is summed in float32. The mean of no elements is NaN. Raises TypeError unless x holds
-    floats."""
+    Of x's dtype, or of `dtype`, to which x is cast first; float16 is summed in float32. The mean of no elements is NaN.
+    Raises TypeError unless that is a float."""
+    input = input if dtype is None else input.to(dtype)
     require_float("mean", input)
     if input.dtype == float16:
         return mean(input.float(), dim, keepdim).half()
@@ -220,7 +221,16 @@ def _extreme(name, over_all, arg, elementwise, adjective):
     return composite(case(apart((3, 4))), case(apart((3, 4)), dim=1, keepdim=True))(function)
 
 
-sum = _reduction(Sum, "Of x's dtype; integers and bools sum to int64. The sum of no elements is 0.")
+@check_arguments
+def sum(input: T, dim: Dims = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> T:
+    """y = Σ x over dim;   dx = dy
+
+    dim: an int, several, or None for all, dropped unless keepdim. Of x's dtype, or of `dtype`, to which x is cast
+    first; integers and bools sum to int64. The sum of no elements is 0."""
+    input = input if dtype is None else input.to(dtype)
+    return Sum.apply(input, dims=many_dims("sum", input, dim), keepdim=keepdim)
+
+
 any, all = _reduction(Any, "bool."), _reduction(All, "bool.")
 amax = _reduction(Amax, "Of x's dtype; NaN if there is one. Raises ValueError for no elements.", empty_ok=False)
 amin = _reduction(Amin, "Of x's dtype; NaN if there is one. Raises ValueError for no elements.", empty_ok=False)
@@ -355,8 +365,10 @@ class Cumsum(Op):
 
 @also_in_place
 @check_arguments
-def cumsum(input: T, dim: int) -> T:
-    """Return the running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype; integers and bools give int64."""
+def cumsum(input: T, dim: int, dtype: DTypeLike | None = None) -> T:
+    """Return the running sum along dim: y_i = Σ_{j ≤ i} x_j. Of x's shape and dtype, or `dtype`, to which x is cast
+    first; integers and bools give int64."""
+    input = input if dtype is None else input.to(dtype)
     dim = one_dim("cumsum", input, dim)
     return Cumsum.apply(input, dim=dim, reverse=False) if input.ndim else input.clone()
 

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from ..autograd.keywords import accepts_keywords_of_pytorch
 from ..dtypes import is_number
 from .optimizer import Optimizer, is_not_negative
 
@@ -19,9 +20,8 @@ class Adam(Optimizer):
 
         m = β₁ m + (1 - β₁) g;   v = β₂ v + (1 - β₂) g²;   p -= lr · m / (1 - β₁ᵗ) / (√(v / (1 - β₂ᵗ)) + eps)
 
-    m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first. `fused` is
-    accepted for PyTorch programs and ignored: one launch always updates all parameters. Source: Kingma and Ba 2015,
-    algorithm 1.
+    m and v begin as zeros, and t counts the steps from 1. weight_decay · p is added to the gradient first. Source:
+    Kingma and Ba 2015, algorithm 1.
 
     Raises ValueError for impossible options, and for parameters that are given twice or require no gradient."""
 
@@ -29,9 +29,10 @@ class Adam(Optimizer):
     allowed = {"lr": is_not_negative, "betas": are_betas, "eps": is_not_negative, "weight_decay": is_not_negative}
     decoupled = False
 
+    @accepts_keywords_of_pytorch
     def __init__(
         self, params: "Params", lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 0.0, *, fused: bool | None = None,
+        weight_decay: float = 0.0,
     ) -> None:  # fmt: skip
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
@@ -49,8 +50,9 @@ class AdamW(Adam):
 
     decoupled = True
 
+    @accepts_keywords_of_pytorch
     def __init__(
         self, params: "Params", lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8,
-        weight_decay: float = 1e-2, *, fused: bool | None = None,
+        weight_decay: float = 1e-2,
     ) -> None:  # fmt: skip
         super().__init__(params, lr, betas, eps, weight_decay)

@@ -3,6 +3,7 @@
 import math
 from typing import TYPE_CHECKING, Any
 
+from ..autograd.keywords import accepts_keywords_of_pytorch
 from ..dtypes import is_number
 from .optimizer import Optimizer, is_not_negative
 
@@ -50,6 +51,7 @@ class Muon(Optimizer):
         "adjust_lr_fn": lambda value: value is None or value in SCALES,
     }
 
+    @accepts_keywords_of_pytorch
     def __init__(
         self, params: "Params", lr: float = 1e-3, weight_decay: float = 0.1, momentum: float = 0.95,
         nesterov: bool = True, ns_coefficients: tuple[float, float, float] = JORDAN, eps: float = 1e-7,

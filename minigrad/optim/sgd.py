@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ..autograd.keywords import accepts_keywords_of_pytorch
 from .optimizer import Optimizer, is_not_negative
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class SGD(Optimizer):
     primitive, buffers = "sgd_", ("momentum_buffer",)
     allowed = {"lr": is_not_negative, "momentum": is_not_negative, "weight_decay": is_not_negative}
 
+    @accepts_keywords_of_pytorch
     def __init__(
         self, params: "Params", lr: float = 1e-3, momentum: float = 0.0, *, weight_decay: float = 0.0,
         nesterov: bool = False,

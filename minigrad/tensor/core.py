@@ -13,6 +13,7 @@ import numpy as np
 from .. import autograd, dtypes
 from ..autograd import GraphError, Handle, Node, Op, Storage, Value
 from ..autograd.arguments import check_arguments
+from ..autograd.keywords import accepts_keywords_of_pytorch
 from ..backend import device as as_device
 from ..backend import get as get_backend
 from ..base.capturing import thread
@@ -206,9 +207,9 @@ class Tensor(Gradients, InPlace, Interop):
     def __init__(self, *args: Any, **kwargs: Any):
         raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
 
-    __add__ = __radd__ = ops.add
+    __add__ = __radd__ = elementwise.plus
     __mul__ = __rmul__ = ops.mul
-    __sub__, __truediv__, __pow__, __matmul__ = ops.sub, ops.div, ops.pow, ops.matmul
+    __sub__, __truediv__, __pow__, __matmul__ = elementwise.minus, ops.div, ops.pow, ops.matmul
     __neg__, __abs__, __getitem__ = ops.neg, ops.abs, index.getitem
     __floordiv__, __mod__ = ops.floor_divide, ops.remainder
     __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
@@ -236,7 +237,7 @@ class Tensor(Gradients, InPlace, Interop):
     def __ne__(self, other: Any) -> "Tensor":  # type: ignore[override]
         return ops.ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
 
-    __rsub__, __rtruediv__, __rpow__ = _reflect(ops.sub), _reflect(ops.div), _reflect(ops.pow)
+    __rsub__, __rtruediv__, __rpow__ = _reflect(elementwise.minus), _reflect(ops.div), _reflect(ops.pow)
     __rfloordiv__, __rmod__ = _reflect(ops.floor_divide), _reflect(ops.remainder)
     __rmatmul__ = _reflect(ops.matmul)
     __hash__ = object.__hash__  # identity, since == compares elements
@@ -301,18 +302,21 @@ class Tensor(Gradients, InPlace, Interop):
         extra += f", op={self.op.name}" if self.op is not None else ", requires_grad=True" if self.requires_grad else ""
         return f"tensor({body}{extra})"
 
+    @accepts_keywords_of_pytorch
     def to(
         self,
         *targets: "DTypeLike | Tensor | None",
         dtype: DTypeLike | None = None,
         device: str | None = None,
         non_blocking: builtins.bool = False,
+        copy: builtins.bool = False,
     ) -> "Tensor":
         """Return this tensor in a dtype, on a device, or both: to("cuda"), to(mg.float64), to(device, dtype),
         to(other).
 
-        Returns the tensor itself if nothing changes. Gradients flow through, between float dtypes and between devices.
-        Copying to the CPU waits for the GPU's work; copying to the GPU never waits, whatever non_blocking says."""
+        Returns the tensor itself if nothing changes, or with copy=True a copy. Gradients flow through, between float
+        dtypes and between devices. Copying to the CPU waits for the GPU's work; copying to the GPU never waits,
+        whatever non_blocking says."""
         for target in targets:
             if isinstance(target, Tensor):
                 dtype, device = target.dtype, target.device
@@ -324,7 +328,7 @@ class Tensor(Gradients, InPlace, Interop):
         if device is not None and as_device(device) != self.device:
             x = elementwise.Transfer.apply(x, to=get_backend(device))
         if dtype is None or (dtype := dtypes.as_dtype(dtype)) == self.dtype:
-            return x
+            return x.clone() if copy and x is self else x
         cast: Tensor = elementwise.Cast.apply(x, dtype=dtype)
         return cast
 

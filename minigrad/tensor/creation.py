@@ -100,6 +100,7 @@ def _sizes(name: str, sizes: Any) -> tuple[int, ...]:
     return shape
 
 
+@check_arguments
 def full(
     size: Size, fill_value: Number, dtype: DTypeLike | None = None, device: str = "cpu", requires_grad: bool = False
 ) -> Tensor:
@@ -118,16 +119,19 @@ def full(
     return from_backend(backend.full(shape, fill_value, dtype), backend, requires_grad)
 
 
+@check_arguments
 def zeros(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """Return zeros: zeros(2, 3) or zeros((2, 3)). Raises ValueError for negative sizes."""
     return full(_sizes("zeros", size), 0, dtype, device, requires_grad)
 
 
+@check_arguments
 def ones(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """Return ones: ones(2, 3) or ones((2, 3)). Raises ValueError for negative sizes."""
     return full(_sizes("ones", size), 1, dtype, device, requires_grad)
 
 
+@check_arguments
 def empty(*size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
     """Return a Tensor with arbitrary values: empty(2, 3) or empty((2, 3)). Raises ValueError for negative sizes."""
     return _finish(np.empty(_sizes("empty", size), dtypes.as_dtype(dtype)), device, requires_grad)
@@ -160,7 +164,7 @@ def ones_like(
 
 @check_arguments
 def arange(
-    start: float, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None, device: str = "cpu",
+    start: float = 0, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None, device: str = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """Return the vector start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if an

@@ -31,6 +31,7 @@ def _draw(
     return from_backend(draw(_or_default(generator), shape, dtype, backend), backend, requires_grad)
 
 
+@check_arguments
 def rand(
     *size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False,
     generator: Generator | None = None,
@@ -39,6 +40,7 @@ def rand(
     return _draw("rand", Generator.uniform, _sizes("rand", size), dtype, device, requires_grad, generator)
 
 
+@check_arguments
 def randn(
     *size: Size, dtype: DTypeLike = float32, device: str = "cpu", requires_grad: bool = False,
     generator: Generator | None = None,
@@ -59,12 +61,14 @@ def randn_like(
 
 @check_arguments
 def randint(
-    low: int, high: Any, size: Any = None, *, dtype: DTypeLike = int64, device: str = "cpu",
+    low: int, high: Any = None, size: Any = None, *, dtype: DTypeLike = int64, device: str = "cpu",
     generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
     """Return integers in [low, high): randint(low, high, size), or randint(high, size), which begins at 0."""
     if size is None:
-        low, high, size = 0, low, high
+        high, size = None, high
+    if high is None:
+        low, high = 0, low
     numbers = _or_default(generator).integers(low, high, _sizes("randint", (tuple(size),)))
     return _finish(numbers.astype(dtypes.as_dtype(dtype), copy=False), device, False)
 

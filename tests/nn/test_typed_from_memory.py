@@ -66,7 +66,7 @@ def test_arguments_that_change_nothing():
     weights = [mg.ones(2, requires_grad=True)]
     optim.AdamW(weights, fused=True)
     for options in ({"amsgrad": True}, {"maximize": True}):
-        with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(options))}'"):
+        with pytest.raises(TypeError, match=f"AdamW: {next(iter(options))}=True is not offered"):
             optim.AdamW(weights, **options)
     with pytest.raises(TypeError, match="positional"):
         optim.SGD(weights, 0.1, 0.9, 0.5)  # PyTorch's dampening
@@ -108,4 +108,4 @@ def test_errors_for_missing_names_say_what_to_write_instead():
             assert hasattr(mg.Tensor, given), here
     with pytest.raises(AttributeError, match=r"^module 'minigrad' has no attribute 'nonsense'$"):
         mg.nonsense  # noqa: B018
-    assert "exp" in dir(mg.ones(1)) and "exp_" not in dir(mg.ones(1))
+    assert "exp" in dir(mg.ones(1)) and "ceil_" not in dir(mg.ones(1))
