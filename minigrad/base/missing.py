@@ -1,11 +1,12 @@
 """Names that a module or class lacks: imported at their first use, or an error that says what to write instead."""
 
+import dis
 import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any
 
 
@@ -37,6 +38,12 @@ class MissingAttribute:
         raise missing_attribute_error(self.owner, self.name, obj)
 
 
+def _is_from_import(frame: FrameType) -> bool:
+    """True if a frame is at a `from module import name`, which would replace an AttributeError by an ImportError of its
+    own, without the answer."""
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM"
+
+
 def module_getattr(module: str, later: Mapping[str, str | None] = MappingProxyType({})) -> Callable[[str], Any]:
     """Return a __getattr__ for the module of that name.
 
@@ -44,7 +51,10 @@ def module_getattr(module: str, later: Mapping[str, str | None] = MappingProxyTy
 
     def module_attribute(name: str) -> Any:
         if name not in later:
-            raise missing_attribute_error(f"module {module!r}", name, sys.modules[module])
+            error = missing_attribute_error(f"module {module!r}", name, sys.modules[module])
+            if name in replacements() and _is_from_import(sys._getframe(1)):
+                raise ImportError(str(error), name=module)
+            raise error
         value = importlib.import_module(later[name] or f".{name}", module)
         if later[name]:
             value = getattr(value, name)

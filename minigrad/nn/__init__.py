@@ -14,13 +14,13 @@ from .gpt.generate import choose
 from .gpt.config import GPTConfig
 from .gpt.model import GPT, MLP, Block
 from .layers import Dropout, Embedding, Identity, LayerNorm, Linear, RMSNorm
-from .losses import BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss
+from .losses import BCEWithLogitsLoss, CrossEntropyLoss, KLDivLoss, L1Loss, MSELoss, NLLLoss, SmoothL1Loss
 from .module import Module, Parameter
 from ..base.missing import module_getattr
 
 __all__ = [
     "BCEWithLogitsLoss", "Block", "CrossEntropyLoss", "Dropout", "Embedding", "GELU", "GPT", "GPTConfig", "Identity",
-    "KVCache", "L1Loss", "LayerNorm", "Linear", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
+    "KLDivLoss", "KVCache", "L1Loss", "LayerNorm", "Linear", "LogSoftmax", "MLP", "MSELoss", "Module", "ModuleDict",
     "ModuleList", "MultiheadAttention", "NLLLoss", "Parameter", "RMSNorm", "ReLU", "Sequential", "SiLU", "Sigmoid",
     "SmoothL1Loss", "Softmax", "Tanh", "choose", "functional", "gpt", "init", "positions", "utils",
 ]  # fmt: skip

@@ -11,7 +11,10 @@ from typing import TypeVar
 from ..random import Generator, default_generator
 from ..tensor import Tensor
 
-__all__ = ["skipped", "zeros_", "ones_", "uniform_", "normal_", "xavier_uniform_", "kaiming_normal_"]
+__all__ = [
+    "skipped", "constant_", "zeros_", "ones_", "uniform_", "normal_", "xavier_uniform_", "xavier_normal_",
+    "kaiming_uniform_", "kaiming_normal_",
+]  # fmt: skip
 
 T = TypeVar("T", bound=Tensor)
 
@@ -31,6 +34,11 @@ def skipped() -> Iterator[None]:
 def _fill(x, values):
     x.detach().copy_(values)
     return x
+
+
+def constant_(tensor: T, val: float) -> T:
+    """Fill a tensor of any shape with a number."""
+    return _fill(tensor, val)
 
 
 def zeros_(tensor: T) -> T:
@@ -73,6 +81,13 @@ def xavier_uniform_(tensor: T, gain: float = 1.0, generator: Generator | None = 
     return uniform_(tensor, -bound, bound, generator)
 
 
+def xavier_normal_(tensor: T, gain: float = 1.0, generator: Generator | None = default_generator) -> T:
+    """Fill a weight (out, in, …) with normal numbers of variance gain² · 2 / (fan_in + fan_out).
+
+    Raises ValueError for fewer than two dims. Source: Glorot and Bengio 2010."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
+
+
 def kaiming_normal_(
     tensor: T, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
     generator: Generator | None = default_generator,
@@ -82,7 +97,20 @@ def kaiming_normal_(
 
     mode: the fan, "fan_in" or "fan_out". Raises ValueError for fewer than two dims and for other words. Source: He et
     al. 2015."""
+    return normal_(tensor, 0.0, _kaiming_std(tensor, a, mode, nonlinearity), generator)
+
+
+def kaiming_uniform_(
+    tensor: T, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu",
+    generator: Generator | None = default_generator,
+) -> T:  # fmt: skip
+    """Fill a weight (out, in, …) with uniform numbers of the variance that kaiming_normal_ gives."""
+    bound = math.sqrt(3) * _kaiming_std(tensor, a, mode, nonlinearity)
+    return uniform_(tensor, -bound, bound, generator)
+
+
+def _kaiming_std(x, a, mode, nonlinearity):
     if mode not in ("fan_in", "fan_out") or nonlinearity not in ("relu", "leaky_relu"):
         raise ValueError(f"mode is 'fan_in' or 'fan_out', nonlinearity '(leaky_)relu', got {mode!r}, {nonlinearity!r}")
     slope = a if nonlinearity == "leaky_relu" else 0.0
-    return normal_(tensor, 0.0, math.sqrt(2 / (1 + slope**2) / _fans(tensor)[mode == "fan_out"]), generator)
+    return math.sqrt(2 / (1 + slope**2) / _fans(x)[mode == "fan_out"])

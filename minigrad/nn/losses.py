@@ -58,6 +58,15 @@ class SmoothL1Loss(_Loss):
         super().__init__(reduction=reduction, beta=beta)
 
 
+class KLDivLoss(_Loss):
+    """F.kl_div of log-probabilities and probabilities of one shape: the mean of its terms, (), by default."""
+
+    function = staticmethod(F.kl_div)
+
+    def __init__(self, *, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__(reduction=reduction, log_target=log_target)
+
+
 class BCEWithLogitsLoss(_Loss):
     """F.binary_cross_entropy_with_logits for logits and target of one shape. The default is the mean, ()."""
 

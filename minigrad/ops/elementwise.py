@@ -20,8 +20,9 @@ from .args import (
 )  # fmt: skip
 
 __all__ = [
-    "abs", "absolute", "add", "cos", "div", "erf", "erfc", "exp", "floor", "floor_divide", "log", "log1p", "mul", "neg",
-    "pow", "reciprocal", "remainder", "round", "rsqrt", "sign", "sin", "sqrt", "square", "sub",
+    "abs", "absolute", "add", "addcdiv", "addcmul", "ceil", "cos", "div", "erf", "erfc", "exp", "floor", "floor_divide",
+    "lerp", "log", "log10", "log1p", "log2", "mul", "neg", "pow", "reciprocal", "remainder", "round", "rsqrt", "sign",
+    "sin", "sqrt", "square", "sub",
 ]  # fmt: skip
 
 
@@ -501,3 +502,49 @@ def floor(input: T) -> T:
 def round(input: T) -> T:
     """Return the nearest integer, of two the even one, as Python does. Of x's shape and dtype; no gradient."""
     return Round.apply(input)
+
+
+@also_in_place
+@check_arguments
+def ceil(input: T) -> T:
+    """Return the smallest integer ≥ x. Of x's shape and dtype; no gradient."""
+    return Neg.apply(Floor.apply(Neg.apply(input))) if input.dtype.kind == "f" else input.clone()
+
+
+@also_in_place
+@composite(case(positive((3, 4))))
+def log2(input: T) -> T:
+    """y = ln x / ln 2;   dx = dy / (x ln 2)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+    return log(input) / math.log(2)
+
+
+@also_in_place
+@composite(case(positive((3, 4))))
+def log10(input: T) -> T:
+    """y = ln x / ln 10;   dx = dy / (x ln 10)
+
+    Elementwise: of x's shape and float dtype, or float32 of integers and bools."""
+    return log(input) / math.log(10)
+
+
+@composite(case((3, 4), (3, 4), (3, 4)), case((3, 4), (4,), 0.3))
+def lerp(input: T, end: T, weight: Operand) -> T:
+    """Return x + weight · (end - x). Elementwise, promoted and broadcast. Raises ValueError for shapes that do not
+    broadcast."""
+    return input + (end - input) * weight
+
+
+@composite(case((3, 4), (3, 4), (3, 4)), case((3, 4), (4,), (3, 1), value=0.5))
+def addcmul(input: T, tensor1: T, tensor2: T, *, value: float = 1) -> T:
+    """Return x + value · tensor1 · tensor2. Elementwise, promoted and broadcast. Raises ValueError for shapes that do
+    not broadcast."""
+    return add(input, tensor1 * tensor2, alpha=value)
+
+
+@composite(case((3, 4), (3, 4), positive((3, 4))), case((3, 4), (4,), positive((3, 1)), value=0.5))
+def addcdiv(input: T, tensor1: T, tensor2: T, *, value: float = 1) -> T:
+    """Return x + value · tensor1 / tensor2. Elementwise, promoted and broadcast. Raises ValueError for shapes that do
+    not broadcast."""
+    return add(input, tensor1 / tensor2, alpha=value)

@@ -16,7 +16,8 @@ from .movement import expand_if_needed, pad, permute, reshape_if_needed
 from .select import where
 
 __all__ = [
-    "gather", "index_select", "masked_fill", "narrow", "nonzero", "scatter", "scatter_add", "tril", "triu",
+    "gather", "index_add", "index_fill", "index_select", "masked_fill", "narrow", "nonzero", "scatter", "scatter_add",
+    "tril", "triu",
 ]  # fmt: skip
 
 _REPEATED = np.array([2, 0, 2])
@@ -259,6 +260,41 @@ def index_select(input: T, dim: int, index: T) -> T:
     if not input.ndim or index.ndim != 1:
         raise ValueError(f"index_select: x of shape {input.shape} needs dims, and index of shape {index.shape} one")
     return getitem(input, (slice(None),) * dim + (index,))
+
+
+def _along(name, x, dim, index):
+    """Return (dim, index in the shape of the slices that it names)."""
+    dim = one_dim(name, x, dim)
+    index = check_index(name, index, x.shape[dim] if x.ndim else 1)
+    if not x.ndim or index.ndim != 1:
+        raise ValueError(f"{name}: x of shape {x.shape} needs dims, and index of shape {index.shape} one")
+    (n,) = index.shape
+    column = reshape_if_needed(index, (n,) + (1,) * (x.ndim - 1 - dim))
+    return dim, expand_if_needed(column, (*x.shape[:dim], n, *x.shape[dim + 1 :]))
+
+
+@also_in_place
+@composite(case((4, 3), 0, Fixed([2, 0, 2]), (3, 3)), case((4, 3), 1, Fixed([1, 1]), (4, 2), alpha=0.5))
+def index_add(input: T, dim: int, index: T, source: T, *, alpha: float = 1) -> T:
+    """Return a copy of x with alpha · source added to its slices along dim that index, an int Tensor (n,), names.
+
+    source: a Tensor of x's dtype and shape, but of size n along dim. Raises IndexError for a slice that x does not
+    have, ValueError for other shapes, and TypeError for other dtypes."""
+    dim, places = _along("index_add", input, dim, index)
+    if source.shape != places.shape:
+        raise ValueError(f"index_add: source of shape {source.shape} needs shape {places.shape}")
+    return scatter_add(input, dim, places, source if alpha == 1 else source * alpha)
+
+
+@also_in_place
+@composite(case((4, 3), 0, Fixed([2, 0]), 2.5))
+def index_fill(input: T, dim: int, index: T, value: float) -> T:
+    """Return a copy of x with a number as every element of its slices along dim that index, an int Tensor (n,), names.
+
+    Raises IndexError for a slice that x does not have, ValueError for other numbers of dims, and TypeError for another
+    dtype of index."""
+    dim, places = _along("index_fill", input, dim, index)
+    return scatter(input, dim, places, value)
 
 
 @composite(case((3, 5), 1, 1, 3), case((3, 5), 0, -2, 2))

@@ -9,13 +9,15 @@ from ..autograd.arguments import check_arguments
 from ..autograd.cases import Fixed, apart, case, integers, normal, positive, uniform
 from ..typing import T
 from .args import require_float, require_tensor
-from .elementwise import absolute, log1p
+from .elementwise import absolute, exp, log, log1p
 from .index import Gather, check_index, embedding_unchecked
 from .movement import reshape_if_needed
 from .select import where
 from .softmax import log_softmax
 
-__all__ = ["binary_cross_entropy_with_logits", "cross_entropy", "l1_loss", "mse_loss", "nll_loss", "smooth_l1_loss"]
+__all__ = [
+    "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "l1_loss", "mse_loss", "nll_loss", "smooth_l1_loss",
+]  # fmt: skip
 
 REDUCTIONS = "none", "mean", "sum"
 
@@ -75,6 +77,19 @@ def smooth_l1_loss(input: T, target: T, *, reduction: str = "mean", beta: float 
 
 
 _PROBABILITIES = uniform((3, 4), 0.05, 0.95)
+
+
+@composite(case((3, 4), _PROBABILITIES), case((3, 4), (3, 4), reduction="batchmean", log_target=True))
+def kl_div(input: T, target: T, *, reduction: str = "mean", log_target: bool = False) -> T:
+    """Return q (ln q - x), the terms of the divergence of q from e^x: 0 where q is 0.
+
+    input: x, log-probabilities. target: q, of the same shape, or its logarithm with log_target. reduction: as in
+    mse_loss, or 'batchmean', the sum divided by the size of dim 0. Raises TypeError unless input holds floats, and
+    ValueError for different shapes or another reduction."""
+    _check_pair("kl_div", input, target, "sum" if reduction == "batchmean" else reduction)
+    q, log_q = (exp(target), target) if log_target else (target, log(where(target > 0, target, 1.0)))
+    terms = where(q > 0, q * (log_q - input), 0.0)
+    return terms.sum() / max(1, input.shape[0]) if reduction == "batchmean" else _reduce(terms, reduction)
 
 
 @composite(case((3, 4), _PROBABILITIES), case((3, 4), _PROBABILITIES, positive((4,)), reduction="sum", pos_weight=2.5))

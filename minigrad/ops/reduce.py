@@ -15,13 +15,13 @@ from ..dtypes import float16, int64
 from ..typing import Dims, DTypeLike, T
 from .args import also_in_place, many_dims, one_dim, require_float, require_tensor, returns_functions_like
 from .elementwise import abs, pow, with_docs_of
-from .index import Gather
-from .movement import cat, expand_if_needed, reshape, reshape_if_needed, transpose
+from .index import Gather, narrow
+from .movement import cat, expand_if_needed, reshape, reshape_if_needed, split, transpose
 from .select import maximum, minimum, where
 
 __all__ = [
-    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cumsum", "logsumexp", "max", "mean", "min", "norm",
-    "prod", "sort", "std", "sum", "topk", "var",
+    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "logsumexp", "max", "mean", "min",
+    "norm", "prod", "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 
 
@@ -371,6 +371,24 @@ def cumsum(input: T, dim: int, dtype: DTypeLike | None = None) -> T:
     input = input if dtype is None else input.to(dtype)
     dim = one_dim("cumsum", input, dim)
     return Cumsum.apply(input, dim=dim, reverse=False) if input.ndim else input.clone()
+
+
+@also_in_place
+@composite(case((5,), dim=0), case(Fixed([[2.0, 0.0, -1.5], [0.0, 0.0, 3.0]]), dim=1), case((2, 4, 3), dim=1))
+def cumprod(input: T, dim: int, dtype: DTypeLike | None = None) -> T:
+    """Return the running product along dim: y_i = Π_{j ≤ i} x_j. Its gradient is right also where some x are 0.
+
+    Of x's shape and dtype, or `dtype`, to which x is cast first; integers and bools give int64."""
+    x = input if dtype is None else input.to(dtype)
+    x = x if x.dtype.kind == "f" else x.to(int64)
+    dim, shift = one_dim("cumprod", x, dim), 1
+    if x.ndim == 0:
+        return x.clone()
+    while shift < x.shape[dim]:  # each y_i is multiplied by the product of the `shift` numbers before: log2(n) products
+        first, rest = split(x, [shift, x.shape[dim] - shift], dim)
+        x = cat([first, rest * narrow(x, dim, 0, x.shape[dim] - shift)], dim)
+        shift *= 2
+    return x if shift > 1 else x.clone()
 
 
 class Argsort(Op):

@@ -9,12 +9,12 @@ from ..autograd import Op, Value
 from ..autograd.arguments import check_arguments, kind_of
 from ..autograd.cases import apart, booleans, case, integers, normal
 from ..typing import Operand, T
-from .args import also_in_place, check_broadcast, promote, require_mask, to_float
-from .elementwise import binary, unary
+from .args import also_in_place, check_broadcast, promote, require_mask, require_tensor, to_float
+from .elementwise import binary, ceil, floor, unary
 
 __all__ = [
     "allclose", "clamp", "clip", "eq", "equal", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and",
-    "logical_not", "logical_or", "lt", "maximum", "minimum", "ne", "where",
+    "logical_not", "logical_or", "lt", "maximum", "minimum", "ne", "trunc", "where",
 ]  # fmt: skip
 
 
@@ -167,6 +167,13 @@ Isfinite = _predicate("isfinite", "True where x is neither NaN nor ±∞", case(
 logical_not, isnan, isinf, isfinite = (
     unary(op, "Elementwise: bool, of x's shape.", lambda x: x) for op in (LogicalNot, Isnan, Isinf, Isfinite)
 )
+
+
+@also_in_place
+@check_arguments
+def trunc(input: T) -> T:
+    """Return x rounded towards 0. Of x's shape and dtype; no gradient."""
+    return where(require_tensor("trunc", input) < 0, ceil(input), floor(input))
 
 
 @check_arguments

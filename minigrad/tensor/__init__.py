@@ -8,14 +8,16 @@
 
 from .core import Tensor, check_same_kind
 from .creation import (
-    arange, as_tensor, empty, eye, from_backend, from_numpy, full, full_like, linspace, one_hot, ones,
-    ones_like, tensor, zeros, zeros_like,
+    BoolTensor, ByteTensor, DoubleTensor, FloatTensor, HalfTensor, IntTensor, LongTensor, arange, as_tensor, empty,
+    empty_like, eye, from_backend, from_numpy, full, full_like, linspace, one_hot, ones, ones_like, tensor, zeros,
+    zeros_like,
 )  # fmt: skip
-from .sampling import multinomial, rand, randint, randn, randn_like, randperm
+from .sampling import multinomial, rand, rand_like, randint, randint_like, randn, randn_like, randperm
 from .gradients import grad
 
 __all__ = [
-    "Tensor", "arange", "as_tensor", "empty", "eye", "from_numpy", "full", "full_like", "linspace",
-    "multinomial", "ones", "ones_like", "rand", "randint", "randn", "randn_like", "randperm", "tensor", "zeros",
-    "zeros_like", "grad",
+    "BoolTensor", "ByteTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor", "LongTensor", "Tensor",
+    "arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "grad", "linspace",
+    "multinomial", "ones", "ones_like", "rand", "rand_like", "randint", "randint_like", "randn", "randn_like",
+    "randperm", "tensor", "zeros", "zeros_like",
 ]  # fmt: skip

@@ -33,6 +33,19 @@ class Attributes(Value):
         """Return the number of elements."""
         return int(self.array.size)
 
+    nelement = numel
+
+    is_sparse = False  # all tensors are dense
+
+    @property
+    def is_cuda(self) -> bool:
+        """True if this is on a GPU."""
+        return self.device == "cuda"
+
+    def is_complex(self) -> bool:
+        """Return False: all tensors are real."""
+        return False
+
     @overload
     def stride(self) -> tuple[int, ...]: ...
     @overload

@@ -20,7 +20,8 @@ from ..base.capturing import thread
 from ..base.missing import MissingAttribute, replacements
 from ..ops import elementwise, index, movement
 from ..ops import public as ops
-from ..typing import DTypeLike, Operand
+from ..ops.args import shape_of
+from ..typing import DTypeLike, Number, Operand, Size
 from ..typing import T as V  # within Tensor, T is the transposed
 from .attributes import Attributes
 from .inplace import InPlace
@@ -262,17 +263,20 @@ class Tensor(Gradients, InPlace, Interop):
         return bool((self == value).any())
 
     add, sub, mul, div, pow, neg, abs = ops.add, ops.sub, ops.mul, ops.div, ops.pow, ops.neg, ops.abs
-    absolute, clip, round, prod, mm = ops.absolute, ops.clip, ops.round, ops.prod, ops.mm
-    exp, log, log1p, sqrt, rsqrt = ops.exp, ops.log, ops.log1p, ops.sqrt, ops.rsqrt
+    absolute, clip, prod, mm = ops.absolute, ops.clip, ops.prod, ops.mm
+    exp, log, log2, log10, log1p, sqrt, rsqrt = ops.exp, ops.log, ops.log2, ops.log10, ops.log1p, ops.sqrt, ops.rsqrt
     sin, cos, erf, erfc, tanh, sigmoid, relu = ops.sin, ops.cos, ops.erf, ops.erfc, ops.tanh, ops.sigmoid, ops.relu
-    sign, floor, floor_divide, remainder = ops.sign, ops.floor, ops.floor_divide, ops.remainder
+    sign, floor, ceil, round, trunc = ops.sign, ops.floor, ops.ceil, ops.round, ops.trunc
+    floor_divide, remainder, lerp = ops.floor_divide, ops.remainder, ops.lerp
+    addcmul, addcdiv = ops.addcmul, ops.addcdiv
     maximum, minimum, clamp, square, reciprocal = ops.maximum, ops.minimum, ops.clamp, ops.square, ops.reciprocal
     eq, ne, lt, le, gt, ge = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
     logical_and, logical_or, logical_not = ops.logical_and, ops.logical_or, ops.logical_not
     isnan, isinf, isfinite, equal, allclose = ops.isnan, ops.isinf, ops.isfinite, ops.equal, ops.allclose
     sum, mean, var, std, norm = ops.sum, ops.mean, ops.var, ops.std, ops.norm
     max, min, amax, amin, argmax, argmin = ops.max, ops.min, ops.amax, ops.amin, ops.argmax, ops.argmin
-    any, all, cumsum, sort, argsort, topk = ops.any, ops.all, ops.cumsum, ops.sort, ops.argsort, ops.topk
+    any, all, cumsum, cumprod = ops.any, ops.all, ops.cumsum, ops.cumprod
+    sort, argsort, topk = ops.sort, ops.argsort, ops.topk
     softmax, log_softmax, logsumexp = ops.softmax, ops.log_softmax, ops.logsumexp
     reshape, view, flatten, squeeze, unsqueeze = ops.reshape, movement.view, ops.flatten, ops.squeeze, ops.unsqueeze
     transpose, t, permute, expand, flip = ops.transpose, ops.t, ops.permute, movement.expand, ops.flip
@@ -281,7 +285,8 @@ class Tensor(Gradients, InPlace, Interop):
     alias, clone, contiguous = movement.alias, ops.clone, movement.contiguous
     gather, scatter, scatter_add, masked_fill = ops.gather, ops.scatter, ops.scatter_add, ops.masked_fill
     tril, triu, diagonal, nonzero = ops.tril, ops.triu, ops.diagonal, ops.nonzero
-    index_select, narrow, matmul, bmm, outer = ops.index_select, ops.narrow, ops.matmul, ops.bmm, ops.outer
+    index_select, index_add, index_fill = ops.index_select, ops.index_add, ops.index_fill
+    narrow, matmul, bmm, outer = ops.narrow, ops.matmul, ops.bmm, ops.outer
 
     def where(self, condition: "Tensor", other: Operand) -> "Tensor":
         """self where condition, a bool Tensor, is True, else other; all three broadcast, as mg.where does."""
@@ -372,6 +377,10 @@ class Tensor(Gradients, InPlace, Interop):
         """Return this tensor in other's dtype, on its device; itself if nothing changes. Gradients flow through."""
         return self.to(other)
 
+    def type(self, dtype: DTypeLike) -> "Tensor":
+        """Return this tensor in a dtype; itself if it has that dtype. Gradients flow through, between float dtypes."""
+        return self.to(dtypes.as_dtype(dtype))
+
     def expand_as(self, other: "Tensor") -> "Tensor":
         """Return this tensor broadcast to other's shape, without a copy. Gradients flow through."""
         return movement.expand(self, other.shape)
@@ -380,6 +389,37 @@ class Tensor(Gradients, InPlace, Interop):
         """Return zeros of the same shape, dtype and device, without a gradient."""
         backend = self.storage.backend
         return Tensor._wrap(backend.zeros(self.shape, self.dtype), Storage(backend))
+
+    @check_arguments
+    def new_full(
+        self,
+        size: Size,
+        fill_value: Number,
+        dtype: DTypeLike | None = None,
+        device: str | None = None,
+        requires_grad: builtins.bool = False,
+    ) -> "Tensor":
+        """Return a Tensor of shape `size` filled with a number; of this one's dtype and device by default."""
+        dtype, backend = dtypes.as_dtype(dtype or self.dtype), get_backend(device or self.device)
+        dtypes.check_holds("new_full", dtype, fill_value)
+        shape = shape_of("new_full", (size,))
+        return Tensor._wrap(backend.full(shape, fill_value, dtype), Storage(backend)).requires_grad_(requires_grad)
+
+    @check_arguments
+    def new_zeros(self, *size: Size, **options: Any) -> "Tensor":
+        """Return zeros of a size: new_zeros(2, 3) or new_zeros((2, 3)). options: those of new_full."""
+        return self.new_full(shape_of("new_zeros", size), 0, **options)
+
+    @check_arguments
+    def new_ones(self, *size: Size, **options: Any) -> "Tensor":
+        """Return ones of a size: new_ones(2, 3) or new_ones((2, 3)). options: those of new_full."""
+        return self.new_full(shape_of("new_ones", size), 1, **options)
+
+    new_empty = new_zeros
+
+    def new_tensor(self, data: Any, dtype: DTypeLike | None = None, device: str | None = None) -> "Tensor":
+        """Return a copy of data, numbers or an array, without a gradient; of this one's dtype and device by default."""
+        return self.constant(data).to(device or self.device, dtype or self.dtype)
 
 
 for _name in replacements().keys() - {*dir(Tensor)}:

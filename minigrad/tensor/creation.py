@@ -1,5 +1,6 @@
 """Functions that make tensors: from data, filled, or in sequence. sampling.py makes them at random."""
 
+from collections.abc import Callable
 from reprlib import repr as shown
 from typing import Any
 
@@ -12,7 +13,7 @@ from ..backend import get as get_backend
 from ..backend.numpy import Numpy
 from ..dtypes import float32
 from ..ops.args import shape_of
-from ..typing import Array, DTypeLike, Number, Size
+from ..typing import Array, DType, DTypeLike, Number, Size
 from .core import Tensor
 
 
@@ -147,6 +148,14 @@ def full_like(
 
 
 @check_arguments
+def empty_like(
+    input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
+) -> Tensor:
+    """Return a Tensor with arbitrary values, of input's shape; of its dtype and device by default."""
+    return empty(input.shape, dtype=dtype or input.dtype, device=device or input.device, requires_grad=requires_grad)
+
+
+@check_arguments
 def zeros_like(
     input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, requires_grad: bool = False
 ) -> Tensor:
@@ -207,3 +216,28 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         wrong = f"{low} is negative" if low < 0 else f"{high} is not below {num_classes}"
         raise IndexError(f"one_hot: class {wrong}")
     return (input.unsqueeze(-1) == arange(num_classes, device=input.device)).long()
+
+
+def _constructor(name: str, dtype: DType) -> Callable[..., Tensor]:
+    """Return the function of PyTorch's old form that makes a Tensor of a dtype."""
+
+    def make(*data_or_sizes: Any) -> Tensor:
+        first = data_or_sizes[0] if len(data_or_sizes) == 1 else 0
+        return empty(*data_or_sizes, dtype=dtype) if isinstance(first, int) else tensor(first, dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"""Return a Tensor of {dtype}, in PyTorch's old form: of data, a list or an array; or of sizes,
+    ints, with arbitrary values."""
+    return make
+
+
+FloatTensor, DoubleTensor, HalfTensor = (
+    _constructor(f"{kind}Tensor", dtype)
+    for kind, dtype in (("Float", float32), ("Double", dtypes.float64), ("Half", dtypes.float16))
+)
+LongTensor, IntTensor, ByteTensor, BoolTensor = (
+    _constructor(f"{kind}Tensor", dtype)
+    for kind, dtype in (
+        ("Long", dtypes.int64), ("Int", dtypes.int32), ("Byte", dtypes.uint8), ("Bool", dtypes.bool_)
+    )
+)  # fmt: skip

@@ -70,7 +70,26 @@ def randint(
     if high is None:
         low, high = 0, low
     numbers = _or_default(generator).integers(low, high, _sizes("randint", (tuple(size),)))
-    return _finish(numbers.astype(dtypes.as_dtype(dtype), copy=False), device, False)
+    return _finish(np.asarray(numbers, dtypes.as_dtype(dtype)), device, False)
+
+
+@check_arguments
+def rand_like(
+    input: Tensor, dtype: DTypeLike | None = None, device: str | None = None, generator: Generator | None = None
+) -> Tensor:
+    """Return uniform numbers in [0, 1) of input's shape; of its dtype and device by default. Raises TypeError unless
+    the dtype is a float."""
+    dtype, device = dtype or input.dtype, device or input.device
+    return _draw("rand_like", Generator.uniform, input.shape, dtype, device, False, generator)
+
+
+@check_arguments
+def randint_like(
+    input: Tensor, low: int, high: Any = None, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
+    """Return integers in [low, high), or below low, of input's shape; of its dtype and device by default."""
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high, input.shape, dtype=dtype or input.dtype, device=device or input.device)
 
 
 @check_arguments

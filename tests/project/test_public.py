@@ -90,6 +90,7 @@ GIVEN = {  # by the types of arguments
     "Value | Number | Array": X,
     "Sequence[T]": [X, X],
     "int": 1,
+    "float": 0.5,
     "int | Sequence[int] | None": 0,
     "int | Sequence[int]": (3, 2),
 }
@@ -118,6 +119,8 @@ ARGUMENTS = {  # where the types alone do not tell what fits together
     "outer": (mg.randn(2), mg.randn(3)),
     "roll": (X, 1),
     "index_select": (X, 0, mg.tensor([1])),
+    "index_add": (X, 0, mg.tensor([1]), X[:1]),
+    "index_fill": (X, 0, mg.tensor([1]), 2.0),
     "merge_heads": (mg.randn(1, 2, 3, 4),),
     "layer_norm": (X, 3),
     "rms_norm": (X, 3),

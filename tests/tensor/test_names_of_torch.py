@@ -52,8 +52,8 @@ def test_division_without_rounding_is_exact():
 
 INDEX, MASK = mg.tensor([[2], [0]]), mg.tensor([[True, False, True]])
 ARGUMENTS = {  # of functions that take more than Tensors of one shape
-    "clamp": (0.2, 0.7), "cumsum": (1,), "masked_fill": (MASK, 2.0), "scatter": (1, INDEX, 0.8),
-    "scatter_add": (1, INDEX, mg.ones(2, 1)),
+    "clamp": (0.2, 0.7), "cumsum": (1,), "cumprod": (1,), "masked_fill": (MASK, 2.0), "scatter": (1, INDEX, 0.8),
+    "scatter_add": (1, INDEX, mg.ones(2, 1)), "index_add": (0, INDEX[1], mg.ones(1, 3)), "index_fill": (1, INDEX[0], 7),
 }  # fmt: skip
 TWINS = {name: f for name, f in vars(public).items() if hasattr(f, "also_in_place")}
 
@@ -95,6 +95,34 @@ def test_uint8_is_a_mask():
         x[mask[:2]]
     with pytest.raises(TypeError, match=r"mask must be a bool Tensor, got a Tensor of int32; mask.bool\(\) casts"):
         x.masked_fill(mask.int(), 0.0)
+
+
+def test_making_like_another():
+    x = mg.ones(2, 3, dtype=mg.float64)
+    for y in (x.new_zeros(4), x.new_zeros((4,)), x.new_zeros(size=(4,)), x.new_full((4,), 0), x.new_tensor([0] * 4)):
+        assert y.dtype == mg.float64 and y.tolist() == [0] * 4 and not y.requires_grad
+    assert x.new_ones(1, 2, dtype=mg.int32, requires_grad=False).dtype == mg.int32 and x.new_empty(3).shape == (3,)
+    assert x.new_ones(2, requires_grad=True).requires_grad and x.new_tensor(2.0).shape == ()
+    assert mg.rand_like(x).dtype == mg.float64 and mg.empty_like(x, dtype=mg.int64).shape == (2, 3)
+    assert mg.randint_like(x, 5, 6).tolist() == [[5.0] * 3] * 2 and mg.randint_like(x, 1).sum().item() == 0
+    assert mg.FloatTensor([1, 2]).dtype == mg.float32 and mg.LongTensor(2, 3).shape == (2, 3)
+    assert mg.ByteTensor([[1, 0]]).dtype == mg.uint8 and mg.DoubleTensor(np.ones(2, np.int8)).tolist() == [1, 1]
+    assert mg.BoolTensor([0, 1]).tolist() == [False, True] and mg.HalfTensor((2, 2)).dtype == mg.float16
+    assert x.type(mg.int64).dtype == mg.int64 and x.nelement() == 6
+    assert not (x.is_sparse or x.is_cuda or x.is_complex())
+    with pytest.raises(OverflowError):
+        x.new_full((2,), 300, dtype=mg.uint8)
+
+
+def test_initial_values():
+    w = mg.empty(400, 100)
+    assert (nn.init.constant_(w, 2.5) == 2.5).all()
+    assert nn.init.xavier_normal_(w).std().item() == pytest.approx((2 / 500) ** 0.5, rel=0.02)
+    bound = (6 / 100) ** 0.5
+    nn.init.kaiming_uniform_(w, nonlinearity="relu")
+    assert w.abs().max().item() <= bound and w.std().item() == pytest.approx(bound / 3**0.5, rel=0.02)
+    with pytest.raises(ValueError, match="mode is"):
+        nn.init.kaiming_uniform_(w, mode="fan")
 
 
 def test_making():
