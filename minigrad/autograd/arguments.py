@@ -25,12 +25,14 @@ def kind_of(x: Any) -> str:
     if isinstance(x, np.ndarray):
         return f"a NumPy array of {x.dtype}"
     name = type(x).__name__
+    if name in ("Tensor", "Parameter"):
+        name = f"{type(x).__module__.partition('.')[0]}.{name}"  # another library's
     return "None" if x is None else f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
 def not_a_tensor_error(function: str, argument: str, x: Any, wanted: str = "a Tensor") -> TypeError:
     """Return the error for an argument that must be a Tensor and is none. It says what to write instead."""
-    is_data = isinstance(x, (np.ndarray, np.generic, list, tuple, int, float))
+    is_data = isinstance(x, (list, tuple, int, float)) or hasattr(x, "__array__")
     instead = f": write mg.tensor({argument})" if is_data and argument.isidentifier() else ""
     return TypeError(f"{function}: {argument} must be {wanted}, got {kind_of(x)}{instead}")
 

@@ -29,6 +29,7 @@ _CHOICES_MADE: dict[str, tuple[Any, ...]] = {
     "maximize": (False,),
     "memory_format": (None, preserve_format, contiguous_format),
     "norm_type": (2,),
+    "persistent_workers": _ANY,
     "pin_memory": _ANY,
     "prepend": (False,),
     "scale_grad_by_freq": (False,),

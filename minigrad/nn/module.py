@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, Ty
 import numpy as np
 
 from ..autograd import mode
+from ..autograd.arguments import not_a_tensor_error
 from ..dtypes import DEFAULT_FLOAT, float16, float32, float64
 from ..tensor import Tensor, as_tensor
 from ..typing import Array, DTypeLike
@@ -38,7 +39,7 @@ class Parameter(Tensor):
     def __new__(cls, data: Tensor, requires_grad: bool = True) -> Self:
         x = super().__new__(cls)
         if not isinstance(data, Tensor):
-            raise TypeError(f"Parameter needs a Tensor, got {type(data).__name__}")
+            raise not_a_tensor_error("Parameter", "data", data)
         source = data if data.storage.backend.is_compact(data.array) else data.detach().clone()
         x.node = None
         x._become(source)

@@ -14,11 +14,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from ..autograd.keywords import accepts_keywords_of_pytorch
 from ..ops.public import stack
 from ..random import Generator
 from ..tensor import Tensor, randint, randperm, tensor
 
-__all__ = ["Dataset", "TensorDataset", "RandomSampler", "default_collate", "DataLoader"]
+__all__ = ["Dataset", "TensorDataset", "RandomSampler", "default_collate", "default_convert", "DataLoader"]
 
 T_co = TypeVar("T_co", covariant=True)  # type of an item: Dataset[tuple[Tensor, int]]
 
@@ -99,30 +100,49 @@ def default_collate(batch: Sequence[Any]) -> Any:
     raise TypeError(f"default_collate cannot stack a {type(first).__name__}: pass a collate_fn")
 
 
+def default_convert(item: Any) -> Any:
+    """Return an item with Tensors in place of NumPy's arrays and scalars, also within tuples, lists and dicts."""
+    if isinstance(item, np.ndarray | np.generic) and item.dtype.kind in "biuf":
+        return tensor(np.asarray(item))
+    if isinstance(item, Mapping):
+        return {key: default_convert(part) for key, part in item.items()}
+    return type(item)(map(default_convert, item)) if type(item) in (tuple, list) else item
+
+
 class DataLoader(Generic[T_co]):
     """An iterable of a dataset's batches. Each iteration begins anew.
 
     dataset: an object with __getitem__ and __len__. shuffle: take a new random order for each iteration, drawn from
     `generator` or the default one. sampler: indices to take instead. collate_fn: a function from a list of items to a
     batch; see default_collate. drop_last: leave out a last batch that is shorter. num_workers and pin_memory are
-    accepted for PyTorch programs and ignored. Raises ValueError for a batch_size below 1, and for sampler and shuffle
-    at once."""
+    accepted for PyTorch programs and ignored. batch_size None: the items one by one, as collate_fn returns them; by
+    default arrays become Tensors. Raises ValueError for a batch_size below 1, and for choices that exclude each
+    other."""
 
+    @accepts_keywords_of_pytorch
     def __init__(
-        self, dataset: HasItems[T_co], batch_size: int = 1, shuffle: bool = False, sampler: Any = None, *,
+        self, dataset: HasItems[T_co], batch_size: int | None = 1, shuffle: bool = False, sampler: Any = None, *,
         collate_fn: Callable[[list[Any]], Any] | None = None, drop_last: bool = False,
         generator: Generator | None = None, num_workers: int = 0, pin_memory: bool = False,
     ):  # fmt: skip
-        if batch_size < 1 or (shuffle and sampler is not None):
-            raise ValueError("DataLoader: batch_size must be positive, and shuffle and sampler exclude each other")
+        if batch_size is not None and not (isinstance(batch_size, int) and batch_size >= 1):
+            raise ValueError(f"DataLoader: batch_size must be a positive int or None, got {batch_size!r}")
+        if shuffle and sampler is not None:
+            raise ValueError("DataLoader: shuffle and sampler exclude each other")
+        if batch_size is None and drop_last:
+            raise ValueError("DataLoader: batch_size=None and drop_last exclude each other")
         self.dataset: Any = dataset
-        self.batch_size, self.collate_fn, self.drop_last = batch_size, collate_fn or default_collate, drop_last
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.collate_fn = collate_fn or (default_convert if batch_size is None else default_collate)
         self.sampler = RandomSampler(dataset, generator=generator) if shuffle else sampler
 
     def __iter__(self) -> Iterator[Any]:  # a collate_fn decides the type of batches
         indices = iter(range(len(self.dataset)) if self.sampler is None else self.sampler)
         # The rows of a TensorDataset are read all at once, which is faster than one by one.
         reads_at_once = type(self.dataset) is TensorDataset and self.collate_fn is default_collate
+        if self.batch_size is None:
+            yield from (self.collate_fn(self.dataset[i]) for i in indices)
+            return
         while True:
             batch = list(itertools.islice(indices, self.batch_size))
             if not batch or (self.drop_last and len(batch) < self.batch_size):
@@ -132,4 +152,6 @@ class DataLoader(Generic[T_co]):
     def __len__(self) -> int:
         """Return the number of batches."""
         n = len(self.dataset if self.sampler is None else self.sampler)
+        if self.batch_size is None:
+            return n
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)

@@ -77,7 +77,9 @@ def test_collation():
 
 WRONG = {
     "both": (lambda: DataLoader(PAIRS, shuffle=True, sampler=[1]), ValueError, "exclude each other"),
-    "batch_size": (lambda: DataLoader(PAIRS, 0), ValueError, "batch_size must be positive"),
+    "batch_size": (lambda: DataLoader(PAIRS, 0), ValueError, "batch_size must be a positive int or None, got 0"),
+    "half": (lambda: DataLoader(PAIRS, 0.5), ValueError, "batch_size must be a positive int or None, got 0.5"),
+    "no batches": (lambda: DataLoader(PAIRS, None, drop_last=True), ValueError, "batch_size=None and drop_last"),
     "rows": (lambda: TensorDataset(mg.ones(3), mg.ones(4)), ValueError, "3, 4 rows"),
     "objects": (lambda: default_collate([object()]), TypeError, "pass a collate_fn"),
     "parts": (lambda: default_collate([(1, 2), (1,)]), ValueError, "zip"),
@@ -89,3 +91,13 @@ def test_wrong(name):
     call, error, message = WRONG[name]
     with pytest.raises(error, match=message):
         call()
+
+
+def test_items_one_by_one():
+    items = [{"x": np.full(2, i, np.float32), "name": f"{i}", "pair": (np.int64(i), i)} for i in range(3)]
+    loader = DataLoader(items, batch_size=None, sampler=[2, 0], persistent_workers=True)
+    first, second = loader
+    assert len(loader) == 2 and (first["name"], second["name"]) == ("2", "0")
+    assert first["x"].dtype == mg.float32 and first["x"].tolist() == [2, 2]
+    assert first["pair"][0].tolist() == 2 and first["pair"][1] == 2
+    assert list(DataLoader([3, 4], batch_size=None, collate_fn=lambda x: x * 2)) == [6, 8]
