@@ -8,6 +8,7 @@ ValueError is for shapes, sizes and options that do not fit, TypeError for dtype
 indices out of range, and RuntimeError for tensors on different devices.
 """
 
+from math import inf, nan, pi
 from typing import TYPE_CHECKING
 
 from .base import ranks as _ranks  # isort: skip  # before NumPy
@@ -34,7 +35,8 @@ __all__ = [
     "autograd", "cuda", "distributed", "dtypes", "nn", "ops", "optim", "random", "utils", "GraphError", "case",
     "enable_grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled", "DeviceError",
     "device", "bool_", "dtype", "finfo", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
-    "CaptureError", "Op", "capture", "contiguous_format", "load", "preserve_format", "save",
+    "CaptureError", "Op", "capture", "contiguous_format", "inf", "load", "nan", "pi",
+    "preserve_format", "save",
     "set_float32_matmul_precision",
 ]  # fmt: skip
 __all__ += random.__all__

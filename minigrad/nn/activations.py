@@ -49,6 +49,33 @@ class GELU(_Activation):
         self.approximate = approximate
 
 
+class LeakyReLU(_Activation):
+    """x where x > 0, else negative_slope · x, elementwise. inplace is ignored, as in ReLU."""
+
+    function, options = staticmethod(F.leaky_relu), ("negative_slope",)
+
+    def __init__(self, negative_slope: float = 0.01, inplace: bool = False) -> None:
+        self.negative_slope = negative_slope
+
+
+class ELU(_Activation):
+    """x where x > 0, else alpha (e^x - 1), elementwise. inplace is ignored, as in ReLU."""
+
+    function, options = staticmethod(F.elu), ("alpha",)
+
+    def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
+        self.alpha = alpha
+
+
+class Softplus(_Activation):
+    """ln(1 + e^(beta x)) / beta, elementwise: see F.softplus."""
+
+    function, options = staticmethod(F.softplus), ("beta", "threshold")
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        self.beta, self.threshold = beta, threshold
+
+
 class Tanh(_Activation):
     """tanh x, elementwise"""
 

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, TypeVar
 
 import numpy as np
@@ -97,6 +98,21 @@ class Module(HookMixin):
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
         """Yield (name, module) of the direct submodules."""
         return ((name, value) for name, value in vars(self).items() if isinstance(value, Module))
+
+    @property
+    def _modules(self) -> Mapping[str, "Module"]:
+        """{name: module} of the direct submodules, as programs for PyTorch read it. Assign attributes to change it."""
+        return MappingProxyType(dict(self.named_children()))
+
+    @property
+    def _parameters(self) -> Mapping[str, Parameter]:
+        """{name: parameter} of this module's own parameters. Assign attributes to change it."""
+        return MappingProxyType({name: x for name, x in vars(self).items() if isinstance(x, Parameter)})
+
+    @property
+    def _buffers(self) -> Mapping[str, Tensor]:
+        """{name: buffer} of this module's own buffers. Assign attributes to change it."""
+        return MappingProxyType({name: vars(self)[name] for name in self._buffer_names})
 
     def children(self) -> "Iterator[Module]":
         """Yield the direct submodules."""

@@ -6,6 +6,7 @@ backward."""
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from ..autograd import Op, Value, composite
 from ..autograd.arguments import check_arguments, not_a_tensor_error
@@ -16,8 +17,8 @@ from ..typing import Dims, Size, T
 from .args import SEVERAL, many_dims, one_dim, promote, require_tensor, shape_of
 
 __all__ = [
-    "cat", "chunk", "clone", "concat", "diagonal", "flatten", "flip", "permute", "repeat_interleave", "reshape", "roll",
-    "split", "squeeze", "stack", "t", "transpose", "unbind", "unsqueeze",
+    "cat", "chunk", "clone", "concat", "diagonal", "flatten", "flip", "meshgrid", "permute", "repeat_interleave",
+    "reshape", "roll", "split", "squeeze", "stack", "t", "transpose", "unbind", "unsqueeze",
 ]  # fmt: skip
 
 
@@ -260,6 +261,22 @@ def expand(input: T, *shape: Size) -> T:
 def expand_if_needed(x, shape):
     """Return x broadcast to shape; x itself if it has that shape."""
     return x if x.shape == shape else expand(x, shape)
+
+
+def meshgrid(*tensors: T | Sequence[T], indexing: str = "ij") -> tuple[T, ...]:
+    """Return one Tensor for each vector x_k of size n_k, of shape (n_0, n_1, …): with x_k along dim k, the same along
+    the other dims. Views.
+
+    tensors: Tensors of one dim or none, or a list of them. indexing: "ij", or "xy" for the first two dims exchanged.
+    Raises ValueError for more dims, and for another indexing."""
+    xs: Any = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)) else tensors
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f"meshgrid: indexing must be 'ij' or 'xy', got {indexing!r}")
+    if any(require_tensor("meshgrid", x, "tensors").ndim > 1 for x in xs):
+        raise ValueError(f"meshgrid needs vectors, got shapes {', '.join(str(x.shape) for x in xs)}")
+    shape = tuple([x.numel() for x in xs])
+    grids = [expand(reshape(x, *(-1 if d == k else 1 for d in range(len(xs)))), shape) for k, x in enumerate(xs)]
+    return tuple([transpose(y, 0, 1) for y in grids] if indexing == "xy" and len(xs) > 1 else grids)
 
 
 class Flip(Op):

@@ -33,14 +33,14 @@ class Optimizer:
                 p -= group["lr"] * state["b"]
 
     params: Tensors, or dicts with 'params' and options that differ from `defaults`, {option: value}. Raises ValueError
-    if there are none, and for a parameter that is given twice or requires no gradient. Options may have any values, and
-    a dict any further ones, unless the class has a table `allowed`."""
+    if there are none, and for a parameter that is given twice or requires no gradient. Options may have any values,
+    unless the class has a table `allowed`."""
 
     buffers: tuple[str, ...] = ()  # names of Tensors of each parameter's shape and dtype; they begin as zeros
 
     allowed: Mapping[str, Callable[[Any], bool]] = {}
-    """{option: a function that returns True if it may have a value}. With such a table, a group may have no options but
-    those of `defaults`, and ValueError is raised for others, and for other values."""
+    """{option: a function that returns True if it may have a value}. With such a table, other values raise ValueError,
+    and a group with an option that `defaults` lacks gives a warning."""
 
     primitive: str | None = None
     """The backend's primitive that changes all parameters at once (backend/numpy/optim.py). It is called as
@@ -76,7 +76,8 @@ class Optimizer:
         group = {**self.defaults, **param_group, "params": params}
         unknown = set(group) - set(self.defaults) - {"params"}
         if unknown and self.allowed:
-            raise ValueError(f"{type(self).__name__} has no options {sorted(unknown)}; it has {sorted(self.defaults)}")
+            name, options = type(self).__name__, sorted(self.defaults)
+            warnings.warn(f"{name} has no options {sorted(unknown)}, and ignores them; it has {options}", stacklevel=3)
         for name, value in group.items():
             if not self._is_valid(name, value):
                 raise ValueError(f"{type(self).__name__}: {name} cannot be {shown(value)}")

@@ -205,8 +205,15 @@ class Tensor(Gradients, InPlace, Interop):
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if hasattr(Tensor, name)]
 
+    _old_form: Callable[..., "Tensor"]  # FloatTensor, which creation.py sets
+
+    def __new__(cls, *data_or_sizes: Any) -> Any:
+        """Return FloatTensor(*data_or_sizes), as in PyTorch. tensor(data), zeros, empty and others say more plainly
+        what is meant."""
+        return Tensor._old_form(*data_or_sizes) if data_or_sizes and cls is Tensor else object.__new__(cls)
+
     def __init__(self, *args: Any, **kwargs: Any):
-        raise TypeError("make a Tensor with minigrad.tensor(data), zeros, ones, randn, …")
+        pass
 
     __add__ = __radd__ = elementwise.plus
     __mul__ = __rmul__ = ops.mul
@@ -378,8 +385,10 @@ class Tensor(Gradients, InPlace, Interop):
         return self.to(other)
 
     def type(self, dtype: DTypeLike) -> "Tensor":
-        """Return this tensor in a dtype; itself if it has that dtype. Gradients flow through, between float dtypes."""
-        return self.to(dtypes.as_dtype(dtype))
+        """Return this tensor in a dtype; itself if it has that dtype. Gradients flow through, between float dtypes.
+
+        dtype: one, or mg.LongTensor and the like."""
+        return self.to(dtypes.as_dtype(getattr(dtype, "dtype_made", dtype)))
 
     def expand_as(self, other: "Tensor") -> "Tensor":
         """Return this tensor broadcast to other's shape, without a copy. Gradients flow through."""

@@ -228,6 +228,7 @@ def _constructor(name: str, dtype: DType) -> Callable[..., Tensor]:
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"""Return a Tensor of {dtype}, in PyTorch's old form: of data, a list or an array; or of sizes,
     ints, with arbitrary values."""
+    make.dtype_made = dtype  # type: ignore[attr-defined]
     return make
 
 
@@ -241,3 +242,4 @@ LongTensor, IntTensor, ByteTensor, BoolTensor = (
         ("Long", dtypes.int64), ("Int", dtypes.int32), ("Byte", dtypes.uint8), ("Bool", dtypes.bool_)
     )
 )  # fmt: skip
+Tensor._old_form = FloatTensor

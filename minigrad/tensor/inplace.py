@@ -4,7 +4,7 @@ Every change raises the version counter of the storage, so that the backward of 
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
@@ -131,6 +131,12 @@ class InPlace(Attributes):
     def _copy_values(self: T, what: str, src: Operand) -> T:
         backend = self.storage.backend
         return self._change(what, lambda: backend.setitem(self.array, (...,), self._raw(what, src)), src, copies=True)
+
+    if TYPE_CHECKING:  # the loop below this class makes all of them; type checkers know those that programs use most
+        abs_, exp_, neg_, sqrt_ = _in_place(ops.abs), _in_place(ops.exp), _in_place(ops.neg), _in_place(ops.sqrt)
+        clamp_, masked_fill_, scatter_ = _in_place(ops.clamp), _in_place(ops.masked_fill), _in_place(ops.scatter)
+        relu_, sigmoid_, tanh_ = _in_place(ops.relu), _in_place(ops.sigmoid), _in_place(ops.tanh)
+        pow_, round_, tril_, triu_ = _in_place(ops.pow), _in_place(ops.round), _in_place(ops.tril), _in_place(ops.triu)
 
     def addcmul_(self: T, tensor1: Operand, tensor2: Operand, *, value: float = 1) -> T:
         """self += value * tensor1 * tensor2, in place, as add_ does."""

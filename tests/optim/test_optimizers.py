@@ -175,10 +175,11 @@ def test_wrong_parameters_raise(cls):
         ([mg.ones(2)], r"optimizes leaves that require a gradient, not shape \(2,\)"),
         ([p * 2], "optimizes leaves"),
         ([mg.randn(3, 2).T.requires_grad_()], ".*not contiguous"),
-        ([{"params": [p], "learning_rate": 1}], r"has no options \['learning_rate'\]; it has .*'lr'"),
     ]:
         with pytest.raises(ValueError, match=f"^{cls.__name__}:? {words}"):
             cls(bad)
+    with pytest.warns(UserWarning, match=r"has no options \['learning_rate'\], and ignores them; it has .*'lr'"):
+        cls([{"params": [p], "learning_rate": 1}])
     for wrong in (p, nn.Linear(2, 2), None):
         with pytest.raises(TypeError, match=rf"{cls.__name__} needs Tensors, such as model.parameters\(\)"):
             cls(wrong)

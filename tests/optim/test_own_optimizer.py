@@ -65,7 +65,7 @@ def test_options_are_those_of_the_class():
 
     with pytest.raises(ValueError, match=r"Strict: lr cannot be -0\.1"):
         Strict([leaf(2)], lr=-0.1)
-    with pytest.raises(ValueError, match=r"Strict has no options \['momentum'\]"):
+    with pytest.warns(UserWarning, match=r"Strict has no options \['momentum'\], and ignores them; it has"):
         Strict([{"params": [leaf(2)], "momentum": 0.9}])
 
 

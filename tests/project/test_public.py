@@ -119,6 +119,7 @@ ARGUMENTS = {  # where the types alone do not tell what fits together
     "outer": (mg.randn(2), mg.randn(3)),
     "roll": (X, 1),
     "index_select": (X, 0, mg.tensor([1])),
+    "meshgrid": (mg.randn(2), mg.randn(3)),
     "index_add": (X, 0, mg.tensor([1]), X[:1]),
     "index_fill": (X, 0, mg.tensor([1]), 2.0),
     "merge_heads": (mg.randn(1, 2, 3, 4),),

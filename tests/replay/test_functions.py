@@ -57,10 +57,11 @@ x.absolute() x.clip(0,1) x.round() x.prod() x.prod(0) x.prod(-1,keepdim=True) x.
 mg.concat([x]) x.type_as(x) x.expand_as(x) x.sqrt_() x.addcmul_(x,x) x.addcdiv_(x,x+9,value=2) x.lerp_(x*2,0.5)
 F.l1_loss(x,x*2) F.smooth_l1_loss(x,x*2) F.kl_div(x,x) x.ceil() x.trunc() x.log2() x.log10() x.lerp(x*2,0.5)
 x.addcmul(x,x) x.addcdiv(x,x+9,value=2) x.cumprod(0) x.cumprod(-1) x.index_add(0,mg.tensor([0]),x[:1],alpha=2)
-x.index_fill(-1,mg.tensor([0]),3) x.new_zeros(2) x.new_ones((2,)) x.new_full((2,),3) x.new_empty(0) x.new_tensor([1,2])
-x.type(mg.float64) x.nelement() x.is_sparse x.is_cuda x.is_complex() mg.empty_like(x[:0]) mg.rand_like(x)
-mg.randint_like(x,3) mg.FloatTensor([1,2]) mg.DoubleTensor([1]) mg.LongTensor([1])
-mg.IntTensor([1]) mg.ByteTensor([1]) mg.BoolTensor([1]) x.div(x,rounding_mode="trunc") x.sum(0,dtype=mg.float64)
+x.index_fill(-1,mg.tensor([0]),3) x.new_zeros(2) x.new_ones((2,)) x.new_full((2,),3) x.new_empty(0)
+x.new_tensor([1,2]) mg.meshgrid(x.reshape(-1),x.reshape(-1)) x.type(mg.float64) x.nelement() x.is_sparse x.is_cuda
+x.is_complex() mg.empty_like(x[:0]) mg.rand_like(x) mg.randint_like(x,3) mg.FloatTensor([1,2]) mg.DoubleTensor([1])
+mg.LongTensor([1]) mg.meshgrid(x.reshape(-1),x.reshape(-1)) mg.IntTensor([1]) mg.ByteTensor([1]) mg.BoolTensor([1])
+x.div(x,rounding_mode="trunc") x.sum(0,dtype=mg.float64)
 """.split()  # noqa: SIM905
 TWINS = [name for name, f in vars(public).items() if hasattr(f, "also_in_place") and hasattr(mg.Tensor, name)]
 CALLS += [call.replace(name, f"{name}_", 1) for name in TWINS for call in CALLS if call.startswith(f"x.{name}(")]

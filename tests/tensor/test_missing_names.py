@@ -111,6 +111,8 @@ SAME = {  # what has PyTorch's name here: how it is called on t, either library;
     "kl_div, logarithms": lambda t, x, y: t.nn.functional.kl_div(x, y, reduction="sum", log_target=True),
     "add, alpha": lambda t, x, y: t.add(x, y, alpha=-0.5),
     "mean, dtype": lambda t, i: t.mean(i, 1, dtype=t.float64),
+    "meshgrid": lambda t, x, y: t.stack(t.meshgrid(x[0], y[1, :2], indexing="ij")),
+    "meshgrid, xy": lambda t, x, y: t.stack(t.meshgrid([x[0], y[1, :2], x[0, :3]], indexing="xy")),
     "uint8 mask": lambda t, x, i: t.where(i[0].to(t.uint8), x, -x),
 }
 

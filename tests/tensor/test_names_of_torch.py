@@ -108,7 +108,11 @@ def test_making_like_another():
     assert mg.FloatTensor([1, 2]).dtype == mg.float32 and mg.LongTensor(2, 3).shape == (2, 3)
     assert mg.ByteTensor([[1, 0]]).dtype == mg.uint8 and mg.DoubleTensor(np.ones(2, np.int8)).tolist() == [1, 1]
     assert mg.BoolTensor([0, 1]).tolist() == [False, True] and mg.HalfTensor((2, 2)).dtype == mg.float16
-    assert x.type(mg.int64).dtype == mg.int64 and x.nelement() == 6
+    assert x.type(mg.LongTensor).dtype == x.type(mg.int64).dtype == mg.int64
+    assert mg.Tensor(2, 3).shape == (2, 3) and mg.Tensor([[1, 2]]).dtype == mg.float32 and mg.Tensor(0).shape == (0,)
+    assert mg.Tensor(np.arange(3)).tolist() == [0, 1, 2] and math.inf == mg.inf and mg.nan != mg.nan and mg.pi > 3
+    assert type(nn.Parameter(mg.Tensor(2))) is nn.Parameter and type(mg.Tensor([1])) is mg.Tensor
+    assert x.nelement() == 6
     assert not (x.is_sparse or x.is_cuda or x.is_complex())
     with pytest.raises(OverflowError):
         x.new_full((2,), 300, dtype=mg.uint8)

@@ -58,11 +58,6 @@ def test_as_tensor_keeps_a_tensor_and_tensor_copies_it():
     assert shared.tolist() == [[1, 3], [2, 4]]
 
 
-def test_a_tensor_is_not_made_by_its_class():
-    with pytest.raises(TypeError, match=r"minigrad\.tensor\(data\)"):
-        mg.Tensor([1.0])
-
-
 # ------------------------------------------------------------------------------------------------------------ indexing
 
 TABLE = np.arange(24.0).reshape(2, 3, 4)
