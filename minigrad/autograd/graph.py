@@ -114,10 +114,11 @@ class Value:
 
     Tensor is a subclass, of a higher layer. What the engine and the ops call of it is declared here."""
 
-    __slots__ = ("array", "storage", "node", "__weakref__")
+    __slots__ = ("array", "storage", "node", "_is_data", "__weakref__")
     array: Any  # the raw array, of the storage's backend
     storage: Storage
     node: Node | None
+    _is_data: bool  # set on x.data alone: changes in place of it are never recorded
 
     if TYPE_CHECKING:
 

@@ -156,8 +156,12 @@ class Gradients(Attributes):
 
     @property
     def data(self) -> "Tensor":
-        """detach(). Assigning to it replaces the values by those of a tensor of the same shape, dtype and device."""
-        return self.detach()
+        """detach(), which may be changed in place by values that require a gradient: such a change is never recorded.
+
+        Assigning to it replaces the values by those of a tensor of the same shape, dtype and device."""
+        x = self.detach()
+        x._is_data = True
+        return x
 
     @data.setter
     def data(self, value: "Tensor") -> None:

@@ -65,7 +65,7 @@ class InPlace(Attributes):
                 elsewhere = x.storage.backend is not backend
                 if elsewhere and not copies and (x.ndim or x.device != "cpu"):
                     raise devices_differ(what, backend, x.storage.backend)
-        if recorded and is_grad_enabled():
+        if recorded and is_grad_enabled() and not hasattr(self, "_is_data"):
             name = what.removesuffix("_")
             new = "mg.where(mask, value, x)" if what == _ASSIGNMENT else f"x.{name}(…)"
             instead = f"write y = {new}, or " if what == _ASSIGNMENT or hasattr(type(self), name) else ""

@@ -133,6 +133,30 @@ def test_a_change_through_a_view(view, saved):
         y.backward()
 
 
+@pytest.mark.parametrize("how", ["plain", "captured"])
+def test_changes_of_data_are_never_recorded(how):
+    """As in PyTorch: x.data may be set to values that require a gradient. The graphs that saved x notice."""
+    w, p = mg.ones(2, requires_grad=True), mg.zeros(2, requires_grad=True)
+
+    def step():
+        p.data[:] = w * 2
+        p.data.add_(w).mul_(2)  # 6
+        p.data.copy_(p.data + w)
+        y = (p * p).sum()
+        y.backward()
+        return y
+
+    step = mg.capture(step) if how == "captured" else step
+    for i in range(1, 3):
+        assert step().item() == 98 and p.tolist() == [7, 7] and p.grad.tolist() == [14 * i] * 2 and w.grad is None
+    y = (p * p).sum()
+    p.data -= 0.1 * w
+    with pytest.raises(mg.GraphError, match="in-place"):
+        y.backward()
+    with pytest.raises(mg.GraphError, match="changes a tensor in place, which has no gradient"):
+        p.detach().copy_(w)
+
+
 CHANGES = {
     "x[0] = 1": lambda x: x.__setitem__(0, 1.0),
     "x[mask] = 1": lambda x: x.__setitem__(x > 0, 1.0),
