@@ -64,9 +64,9 @@ class Movement(Launcher):
     def expand(self, x, shape):
         return self.read_only(np.broadcast_to(x, shape))
 
-    @COPY
     def reshape(self, x, shape):
-        return (x if has_view(x.shape, x.strides, shape) else self.copy(x)).reshape(shape)
+        is_view = x.flags.c_contiguous or has_view(x.shape, x.strides, shape)
+        return (x if is_view else self.copy(x)).reshape(shape)
 
     def permute(self, x, dims):
         return x.transpose(dims)
@@ -132,6 +132,7 @@ class Movement(Launcher):
         return y
 
 
+@functools.lru_cache(4096)
 def has_view(shape, strides, wanted):
     """True if an array of this shape and strides has a view of the shape `wanted`, which has as many elements."""
     if 0 in shape:
