@@ -19,7 +19,7 @@ from .movement import (
     unsqueeze,
 )
 
-__all__ = ["bmm", "einsum", "matmul", "mm", "outer"]
+__all__ = ["bmm", "dot", "einsum", "matmul", "mm", "mv", "outer"]
 
 
 class Matmul(Op):
@@ -72,6 +72,22 @@ def mm(input: T, mat2: T) -> T:
     if not input.ndim == mat2.ndim == 2:
         raise ValueError(f"mm is of two matrices, got shapes {input.shape} and {mat2.shape}; use matmul")
     return matmul(input, mat2)
+
+
+@composite(case((3, 4), (4,)))
+def mv(input: T, vec: T) -> T:
+    """Return (n, k) @ (k,): (n,), promoted. Raises ValueError for other numbers of dims: matmul takes them."""
+    if not (input.ndim == 2 and vec.ndim == 1):
+        raise ValueError(f"mv is of a matrix and a vector, got shapes {input.shape} and {vec.shape}; use matmul")
+    return matmul(input, vec)
+
+
+@composite(case((4,), (4,)))
+def dot(input: T, tensor: T) -> T:
+    """Return Σ x_i tensor_i of two vectors: (), promoted. Raises ValueError for other numbers of dims."""
+    if not input.ndim == tensor.ndim == 1:
+        raise ValueError(f"dot is of two vectors, got shapes {input.shape} and {tensor.shape}; use matmul")
+    return matmul(input, tensor)
 
 
 @composite(case((2, 3, 4), (2, 4, 5)))

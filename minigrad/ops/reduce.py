@@ -21,7 +21,7 @@ from .select import maximum, minimum, where
 
 __all__ = [
     "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "cumprod", "cumsum", "logsumexp", "max", "mean", "min",
-    "norm", "prod", "sort", "std", "sum", "topk", "var",
+    "norm", "prod", "searchsorted", "sort", "std", "sum", "topk", "var",
 ]  # fmt: skip
 
 
@@ -389,6 +389,23 @@ def cumprod(input: T, dim: int, dtype: DTypeLike | None = None) -> T:
         x = cat([first, rest * narrow(x, dim, 0, x.shape[dim] - shift)], dim)
         shift *= 2
     return x if shift > 1 else x.clone()
+
+
+@check_arguments
+def searchsorted(sorted_sequence: T, input: T, *, right: bool = False) -> T:
+    """Return how many numbers of a sorted row are below each value, or with `right` at most as large: int64.
+
+    sorted_sequence: (n,), and values of any shape, or (…, n) and (…, m), a row of values for each row. Each value is
+    compared with each number of its row. Raises ValueError for other shapes."""
+    row, values = (
+        require_tensor("searchsorted", sorted_sequence, "sorted_sequence"),
+        require_tensor("searchsorted", input),
+    )
+    if row.ndim == 0 or (row.ndim > 1 and row.shape[:-1] != values.shape[:-1]):
+        raise ValueError(f"searchsorted: values of shape {values.shape} do not fit rows of shape {row.shape}")
+    numbers = row if row.ndim == 1 else row.unsqueeze(-2)
+    column = values.unsqueeze(-1)
+    return (numbers <= column if right else numbers < column).sum(-1)
 
 
 class Argsort(Op):

@@ -29,6 +29,8 @@ class Attributes(Value):
         """Return the number of dims."""
         return self.ndim
 
+    ndimension = dim
+
     def numel(self) -> int:
         """Return the number of elements."""
         return int(self.array.size)

@@ -297,7 +297,7 @@ class Tensor(Gradients, InPlace, Interop):
     gather, scatter, scatter_add, masked_fill = ops.gather, ops.scatter, ops.scatter_add, ops.masked_fill
     tril, triu, diagonal, nonzero = ops.tril, ops.triu, ops.diagonal, ops.nonzero
     index_select, index_add, index_fill = ops.index_select, ops.index_add, ops.index_fill
-    narrow, matmul, bmm, outer = ops.narrow, ops.matmul, ops.bmm, ops.outer
+    narrow, matmul, mv, dot, bmm, outer = ops.narrow, ops.matmul, ops.mv, ops.dot, ops.bmm, ops.outer
 
     def where(self, condition: "Tensor", other: Operand) -> "Tensor":
         """self where condition, a bool Tensor, is True, else other; all three broadcast, as mg.where does."""
@@ -429,6 +429,10 @@ class Tensor(Gradients, InPlace, Interop):
         return self.new_full(shape_of("new_ones", size), 1, **options)
 
     new_empty = new_zeros
+
+    def new(self, *data_or_sizes: Any) -> "Tensor":
+        """Return a Tensor of this one's dtype and device, in PyTorch's old form: see mg.FloatTensor."""
+        return Tensor._old_form(*data_or_sizes).to(self.device, self.dtype)
 
     def new_tensor(self, data: Any, dtype: DTypeLike | None = None, device: str | None = None) -> "Tensor":
         """Return a copy of data, numbers or an array, without a gradient; of this one's dtype and device by default."""

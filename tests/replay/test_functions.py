@@ -62,6 +62,7 @@ x.new_tensor([1,2]) mg.meshgrid(x.reshape(-1),x.reshape(-1)) x.type(mg.float64) 
 x.is_complex() mg.empty_like(x[:0]) mg.rand_like(x) mg.randint_like(x,3) mg.FloatTensor([1,2]) mg.DoubleTensor([1])
 mg.LongTensor([1]) mg.meshgrid(x.reshape(-1),x.reshape(-1)) mg.IntTensor([1]) mg.ByteTensor([1]) mg.BoolTensor([1])
 x.div(x,rounding_mode="trunc") x.sum(0,dtype=mg.float64)
+x.mv(x[0]) x.reshape(-1).dot(x.reshape(-1)) x.new([1,2]) x.ndimension() mg.searchsorted(x.reshape(-1),x)
 """.split()  # noqa: SIM905
 TWINS = [name for name, f in vars(public).items() if hasattr(f, "also_in_place") and hasattr(mg.Tensor, name)]
 CALLS += [call.replace(name, f"{name}_", 1) for name in TWINS for call in CALLS if call.startswith(f"x.{name}(")]

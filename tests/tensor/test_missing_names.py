@@ -20,8 +20,6 @@ INDEX = np.array([[1, 0, 2, 1, 0]])
 
 # {name: how PyTorch is called on t, which stands for torch; inputs are float64}
 TORCH = {
-    "mv": lambda t, x, y: t.mv(x, y[0]),
-    "dot": lambda t, x, y: t.dot(x[0], y[0]),
     "take_along_dim": lambda t, x, i: t.take_along_dim(x, i, 0),
     "ravel": lambda t, x: t.ravel(x),
     "swapaxes": lambda t, x: t.swapaxes(x, 0, 1),
@@ -77,8 +75,6 @@ def test_formulas_give_pytorchs_values(name):
     values = {k: mg.tensor(v) for k, v in arrays.items()}
     values |= {"mg": mg, "F": F, "math": math, "dim": 1, "n": 5, "k": 2, "dim0": 0, "dim1": 1, "w": 0.3, "delta": 0.4}
     values |= {"x": mg.tensor(arrays["x"] * SCALED.get(name, 1))}
-    if name in ("mv", "dot"):
-        values |= {"v": values["y"][0], "y": values["y"][0], "x": values["x"] if name == "mv" else values["x"][0]}
     if name == "logit":
         values["x"] = values["p"]
     if name == "nan_to_num":
@@ -113,6 +109,11 @@ SAME = {  # what has PyTorch's name here: how it is called on t, either library;
     "mean, dtype": lambda t, i: t.mean(i, 1, dtype=t.float64),
     "meshgrid": lambda t, x, y: t.stack(t.meshgrid(x[0], y[1, :2], indexing="ij")),
     "meshgrid, xy": lambda t, x, y: t.stack(t.meshgrid([x[0], y[1, :2], x[0, :3]], indexing="xy")),
+    "mv": lambda t, x, y: t.mv(x, y[0]),
+    "dot": lambda t, x, y: t.dot(x[0], y[0]),
+    "searchsorted": lambda t, x, y: t.searchsorted(t.sort(x, 1)[0], y),
+    "searchsorted, right": lambda t, x: t.searchsorted(t.sort(x, 1)[0], x, right=True),
+    "searchsorted of one row": lambda t, x, y: t.searchsorted(t.sort(x[0])[0], y),
     "uint8 mask": lambda t, x, i: t.where(i[0].to(t.uint8), x, -x),
 }
 

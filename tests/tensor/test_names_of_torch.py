@@ -108,6 +108,7 @@ def test_making_like_another():
     assert mg.FloatTensor([1, 2]).dtype == mg.float32 and mg.LongTensor(2, 3).shape == (2, 3)
     assert mg.ByteTensor([[1, 0]]).dtype == mg.uint8 and mg.DoubleTensor(np.ones(2, np.int8)).tolist() == [1, 1]
     assert mg.BoolTensor([0, 1]).tolist() == [False, True] and mg.HalfTensor((2, 2)).dtype == mg.float16
+    assert x.new(3).shape == (3,) and x.new([1, 2]).dtype == mg.float64 and x.ndimension() == 2
     assert x.type(mg.LongTensor).dtype == x.type(mg.int64).dtype == mg.int64
     assert mg.Tensor(2, 3).shape == (2, 3) and mg.Tensor([[1, 2]]).dtype == mg.float32 and mg.Tensor(0).shape == (0,)
     assert mg.Tensor(np.arange(3)).tolist() == [0, 1, 2] and math.inf == mg.inf and mg.nan != mg.nan and mg.pi > 3
