@@ -1,6 +1,7 @@
 """Changes of tensors in place, to values or to random numbers.
 
 Every change raises the version counter of the storage, so that the backward of an op that saved the old values raises.
+Each op that is marked also_in_place, where it is defined, has a method here: exp_ for exp.
 """
 
 from collections.abc import Callable
