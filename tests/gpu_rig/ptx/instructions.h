@@ -87,6 +87,14 @@ static inline T maximum(T a, T b) {
   return a > b || (a == b && !__builtin_signbit((f64)a)) ? a : b;
 }
 
+// a + b, rounded towards zero. In f64 the sum is off by a rounding error, which is known exactly.
+static inline f32 add_towards_zero(f32 a, f32 b) {
+  const f64 x = a, y = b, sum = x + y, part = sum - x, error = (x - (sum - part)) + (y - part);
+  const f32 near = (f32)sum;
+  const bool beyond = near > 0 ? near > sum || (near == sum && error < 0) : near < sum || (near == sum && error > 0);
+  return near != 0 && beyond ? nextafterf(near, 0.0f) : near;
+}
+
 // a * b + c rounded towards -inf. The product is exact in f64; the sum may not be, so what it lost decides too.
 static inline f32 fma_down(f32 a, f32 b, f32 c) {
   const f64 product = (f64)a * b, sum = product + c;

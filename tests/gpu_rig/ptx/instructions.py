@@ -63,6 +63,7 @@ TABLE = {
     "sub": [floats("a - b", types=FLOATS), integers("(U)a - (U)b")],
     "mul": [floats("a * b", types=FLOATS)],
     "add.rn": [floats("a + b", types=FLOATS)],
+    "add.rz": [floats("add_towards_zero(a, b)", types=F32)],
     "sub.rn": [floats("a - b", types=FLOATS)],
     "mul.rn": [floats("a * b", types=FLOATS)],
     "div.rn": [floats("a / b")],
