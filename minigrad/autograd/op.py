@@ -254,13 +254,15 @@ class Op:
 
     def saved_arrays(self) -> list[Any]:
         """The arrays kept for backward."""
-        entries = [*(self._saved_inputs or ()), self._saved_output, *(self._saved or ())]
-        return [entry[0] for entry in entries if type(entry) is tuple]
+        return [entry[0] for entry in self._all_saved() if type(entry) is tuple]
 
     def has_saved(self) -> bool:
-        """True if forward kept something for the backward, and it is still there."""
-        entries = (*(self._saved_inputs or ()), self._saved_output, *(self._saved or ()))
-        return any(entry is not None for entry in entries)
+        """True if forward kept something for the backward, a number for example, and it is still there."""
+        return any(entry is not None for entry in self._all_saved())
+
+    def _all_saved(self) -> tuple[Any, ...]:
+        """What the three save methods kept; None where there is nothing."""
+        return *(self._saved_inputs or ()), self._saved_output, *(self._saved or ())
 
     def release(self) -> None:
         """Free what was saved, after its last use. An op that has saved nothing can go through another backward."""

@@ -255,19 +255,22 @@ def index_select(input: T, dim: int, index: T) -> T:
 
     Raises IndexError for a slice that x does not have, ValueError for other numbers of dims, and TypeError for another
     dtype of index."""
-    dim = one_dim("index_select", input, dim)
-    index = check_index("index_select", index, input.shape[dim] if input.ndim else 1)
-    if not input.ndim or index.ndim != 1:
-        raise ValueError(f"index_select: x of shape {input.shape} needs dims, and index of shape {index.shape} one")
+    dim, index = _slices("index_select", input, dim, index)
     return getitem(input, (slice(None),) * dim + (index,))
 
 
-def _along(name, x, dim, index):
-    """Return (dim, index in the shape of the slices that it names)."""
+def _slices(name, x, dim, index):
+    """Return (dim, index), checked: index names slices of x along dim."""
     dim = one_dim(name, x, dim)
     index = check_index(name, index, x.shape[dim] if x.ndim else 1)
     if not x.ndim or index.ndim != 1:
         raise ValueError(f"{name}: x of shape {x.shape} needs dims, and index of shape {index.shape} one")
+    return dim, index
+
+
+def _expanded_slices(name, x, dim, index):
+    """Return (dim, index in the shape of the slices that it names), checked."""
+    dim, index = _slices(name, x, dim, index)
     (n,) = index.shape
     column = reshape_if_needed(index, (n,) + (1,) * (x.ndim - 1 - dim))
     return dim, expand_if_needed(column, (*x.shape[:dim], n, *x.shape[dim + 1 :]))
@@ -280,7 +283,7 @@ def index_add(input: T, dim: int, index: T, source: T, *, alpha: float = 1) -> T
 
     source: a Tensor of x's dtype and shape, but of size n along dim. Raises IndexError for a slice that x does not
     have, ValueError for other shapes, and TypeError for other dtypes."""
-    dim, places = _along("index_add", input, dim, index)
+    dim, places = _expanded_slices("index_add", input, dim, index)
     if source.shape != places.shape:
         raise ValueError(f"index_add: source of shape {source.shape} needs shape {places.shape}")
     return scatter_add(input, dim, places, source if alpha == 1 else source * alpha)
@@ -293,7 +296,7 @@ def index_fill(input: T, dim: int, index: T, value: float) -> T:
 
     Raises IndexError for a slice that x does not have, ValueError for other numbers of dims, and TypeError for another
     dtype of index."""
-    dim, places = _along("index_fill", input, dim, index)
+    dim, places = _expanded_slices("index_fill", input, dim, index)
     return scatter(input, dim, places, value)
 
 

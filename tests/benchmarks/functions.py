@@ -13,7 +13,6 @@ and 3.5 at (4, 8). The largest at (1024, 1024), and where the time goes:
 | | ÷ PyTorch | |
 |---|---|---|
 | transpose, permute: backward | 50 | a .grad is compact here, and so a copy; PyTorch's keeps the strides |
-| diagonal | 40 | it copies the elements |
 | nll_loss | 28 | 13 ops |
 | prod | 22 | log2(n) products of halves |
 | index_select, scatter | 8 to 20 | NumPy finds the places |
