@@ -59,7 +59,7 @@ class Subject:
         default_generator.state = self.random_state
         tensors = []
         for i, (leaf, array) in enumerate(zip(self.leaves, self.arrays if arrays is None else arrays)):
-            x = leaf.tensor if leaf.parameter else Tensor.__new__(Tensor)
+            x = leaf.tensor if leaf.parameter else object.__new__(Tensor)
             array = np.array(array) if copy else np.asarray(array)  # NumPy makes scalars of sums of 0-d arrays
             tensors.append(_set_array(x, array, on or leaf.backend, needs is None or needs[i]))
         if tie:

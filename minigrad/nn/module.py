@@ -38,7 +38,7 @@ class Parameter(Tensor):
     __slots__ = ()
 
     def __new__(cls, data: Tensor, requires_grad: bool = True) -> Self:
-        x = super().__new__(cls)
+        x = object.__new__(cls)
         if not isinstance(data, Tensor):
             raise not_a_tensor_error("Parameter", "data", data)
         source = data if data.storage.backend.is_compact(data.array) else data.detach().clone()

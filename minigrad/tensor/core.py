@@ -212,9 +212,11 @@ class Tensor(Gradients, InPlace, Interop):
     _old_form: Callable[..., "Tensor"]  # FloatTensor, which creation.py sets
 
     def __new__(cls, *data_or_sizes: Any) -> Any:
-        """Return FloatTensor(*data_or_sizes), as in PyTorch. tensor(data), zeros, empty and others say more plainly
-        what is meant."""
-        return Tensor._old_form(*data_or_sizes) if data_or_sizes and cls is Tensor else object.__new__(cls)
+        """Return FloatTensor(*data_or_sizes), as in PyTorch; tensor(data) and empty(*sizes) are plainer. Raises
+        TypeError for a subclass, which makes its instances itself."""
+        if cls is not Tensor:
+            raise TypeError(f"{cls.__name__} must define __new__; minigrad.tensor(data), zeros, randn, … make a Tensor")
+        return Tensor._old_form(*data_or_sizes)
 
     def __init__(self, *args: Any, **kwargs: Any):
         pass
@@ -431,8 +433,11 @@ class Tensor(Gradients, InPlace, Interop):
     new_empty = new_zeros
 
     def new(self, *data_or_sizes: Any) -> "Tensor":
-        """Return a Tensor of this one's dtype and device, in PyTorch's old form: see mg.FloatTensor."""
-        return Tensor._old_form(*data_or_sizes).to(self.device, self.dtype)
+        """Return a Tensor of this one's dtype and device, in PyTorch's old form: new_tensor(data) of a list or an
+        array, new_empty(*sizes) of ints."""
+        if len(data_or_sizes) == 1 and not isinstance(data_or_sizes[0], builtins.int | np.integer):
+            return self.new_tensor(data_or_sizes[0])
+        return self.new_empty(*(data_or_sizes or (0,)))
 
     def new_tensor(self, data: Any, dtype: DTypeLike | None = None, device: str | None = None) -> "Tensor":
         """Return a copy of data, numbers or an array, without a gradient; of this one's dtype and device by default."""

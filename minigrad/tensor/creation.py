@@ -173,12 +173,16 @@ def ones_like(
 
 @check_arguments
 def arange(
-    start: float = 0, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None, device: str = "cpu",
-    requires_grad: bool = False,
+    start: float | None = None, end: float | None = None, step: float = 1, dtype: DTypeLike | None = None,
+    device: str = "cpu", requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Return the vector start, start + step, … below end; arange(n) counts from 0. dtype None: int64, or float32 if an
-    argument is a float. Raises ValueError for a step of 0."""
-    start, end = (0, start) if end is None else (start, end)
+    """Return the vector start, start + step, … below end; arange(n) and arange(end=n) count from 0. dtype None: int64,
+    or float32 if an argument is a float. Raises ValueError for a step of 0."""
+    if end is None:
+        start, end = None, start
+    if end is None:
+        raise TypeError("arange needs an end: arange(n) or arange(start, end)")
+    start = 0 if start is None else start
     if step == 0:
         raise ValueError("arange: step must not be 0")
     dtypes.check_holds("arange", dtypes.int64, *(v for v in (start, end, step) if isinstance(v, int)))
@@ -222,8 +226,9 @@ def _constructor(name: str, dtype: DType) -> Callable[..., Tensor]:
     """Return the function of PyTorch's old form that makes a Tensor of a dtype."""
 
     def make(*data_or_sizes: Any) -> Tensor:
-        first = data_or_sizes[0] if len(data_or_sizes) == 1 else 0
-        return empty(*data_or_sizes, dtype=dtype) if isinstance(first, int) else tensor(first, dtype)
+        if len(data_or_sizes) == 1 and not isinstance(data_or_sizes[0], int | np.integer):
+            return tensor(data_or_sizes[0], dtype)
+        return empty(*(data_or_sizes or (0,)), dtype=dtype)
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"""Return a Tensor of {dtype}, in PyTorch's old form: of data, a list or an array; or of sizes,

@@ -67,6 +67,8 @@ def randint(
     """Return integers in [low, high): randint(low, high, size), or randint(high, size), which begins at 0."""
     if size is None:
         high, size = None, high
+    if size is None:
+        raise TypeError("randint needs a size: randint(high, size) or randint(low, high, size)")
     if high is None:
         low, high = 0, low
     numbers = _or_default(generator).integers(low, high, _sizes("randint", (tuple(size),)))

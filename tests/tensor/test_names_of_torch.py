@@ -112,6 +112,15 @@ def test_making_like_another():
     assert x.type(mg.LongTensor).dtype == x.type(mg.int64).dtype == mg.int64
     assert mg.Tensor(2, 3).shape == (2, 3) and mg.Tensor([[1, 2]]).dtype == mg.float32 and mg.Tensor(0).shape == (0,)
     assert mg.Tensor(np.arange(3)).tolist() == [0, 1, 2] and math.inf == mg.inf and mg.nan != mg.nan and mg.pi > 3
+    assert mg.Tensor().shape == (0,) and mg.Tensor(np.int64(3)).shape == (3,)
+    assert mg.ones(2, dtype=mg.int64).new([2**40 + 1]).tolist() == [2**40 + 1]  # not by way of float32
+    for call, words in {
+        lambda: mg.arange(): "arange needs an end",
+        lambda: mg.randint(5): "randint needs a size",
+        lambda: type("Own", (mg.Tensor,), {})([1.0]): "Own must define __new__",
+    }.items():
+        with pytest.raises(TypeError, match=words):
+            call()
     assert type(nn.Parameter(mg.Tensor(2))) is nn.Parameter and type(mg.Tensor([1])) is mg.Tensor
     assert x.nelement() == 6
     assert not (x.is_sparse or x.is_cuda or x.is_complex())
