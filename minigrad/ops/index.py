@@ -57,6 +57,54 @@ class GetitemAdd(Op):
         return Getitem.apply(dy, index=self.index)
 
 
+class Setitem(Op):
+    """y = x with value written at index;   dx = dy with zeros at index, dvalue = dy[index]
+
+    Of repeated places, the last one counts: the others get no gradient."""
+
+    cases = [
+        case((4, 3), (2, 3), index=(slice(1, 4, 2),)),
+        case((4, 3), (3,), index=(_REPEATED,)),
+        case((2, 3), (), index=(..., 1)),
+        case((3,), (2,), index=(np.array([True, False, True]),)),
+    ]
+    broadcasts = True  # value broadcasts to the places that index names
+    index: tuple[Any, ...]
+
+    def forward(self, x, value, index):
+        y = self.backend.copy(x)
+        self.backend.setitem(y, index, value)
+        return y
+
+    def backward(self, dy: Value):
+        dx = Setitem.apply(dy, 0.0, index=self.index) if self.needs[0] else None
+        dvalue = Getitem.apply(dy, index=self.index) if self.needs[1] else None
+        if dvalue is not None and any(isinstance(part, np.ndarray) and part.dtype != bool for part in self.index):
+            dvalue = where(dy.constant(_is_last_of_repeated(dy.shape, self.index)), dvalue, 0.0)
+        return dx, dvalue
+
+
+def _is_last_of_repeated(shape, index):
+    """Return an array of bools, True for each element of x[index] whose place in x no later element has."""
+    number = np.zeros(shape, np.int64)
+    own = np.arange(number[index].size).reshape(number[index].shape)
+    number[index] = own
+    return number[index] == own
+
+
+def setitem(input: T, index: Index, value: Operand) -> T:
+    """Return a copy of x with value, a number or a Tensor of x's dtype, written at index, as getitem() takes it.
+
+    Raises ValueError for a value that does not broadcast, and the errors of getitem()."""
+    first, *rest = parse_index(input, index)
+    if rest:
+        value = setitem(Getitem.apply(input, index=first), rest[0], value)
+    elif isinstance(value, Value) and value.ndim > 1 and value.shape[0] == 1:
+        extra = value.ndim - np.broadcast_to(False, input.shape)[first].ndim
+        value = value.squeeze(tuple(range(extra))) if extra > 0 else value  # NumPy ignores such dims in front
+    return Setitem.apply(input, value, index=first)
+
+
 def parse_index(input: Any, index: Index) -> list[tuple[Any, ...]]:
     """Return an index of input in NumPy's form: one index, or two that are applied one after the other.
 
