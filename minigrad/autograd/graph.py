@@ -21,13 +21,28 @@ class GraphError(RuntimeError):
     """The graph cannot be used: it was freed, was never recorded, or saved an array that has changed since."""
 
 
+class Outdated:
+    """Stands for the backend of an outdated storage. Raises GraphError when a Tensor of that storage is used."""
+
+    def __init__(self, backend: "Numpy", change: str):
+        self.before = backend
+        self.message = (
+            f"this tensor shared memory with one that was changed in place by {change}, and the graph records that "
+            f"change, but not for this tensor; make the view again after the change, or clone() it before"
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        raise GraphError(self.message)
+
+
 class Storage:
     """Memory that a Tensor and its views share.
 
     backend: of its device. version: the version counter, how often the memory was changed in place. born: the number of
-    the latest backward walk when it was allocated."""
+    the latest backward walk when it was allocated. holds_leaf: True if a leaf that requires a gradient lies in it.
+    whole: if a view has only a part of the elements, the number of all; else 0."""
 
-    __slots__ = ("backend", "version", "born")
+    __slots__ = ("backend", "version", "born", "holds_leaf", "whole")
 
     walk = 0  # the number of the latest backward walk, of any thread
     _walks = itertools.count(1)
@@ -36,6 +51,8 @@ class Storage:
         self.backend = backend
         self.version = 0
         self.born = Storage.walk
+        self.holds_leaf = False
+        self.whole = 0
 
     @classmethod
     def begin_walk(cls) -> int:
@@ -51,6 +68,24 @@ class Storage:
         self.version += times
         if thread.session is not None:
             thread.session.storage_changed(self, times)
+
+    def outdate(self, change: str) -> None:
+        """Let every Tensor of this storage raise GraphError when it is used.
+
+        change: the method that changed one of them in place, and where. That one has got other memory."""
+        outdated: Any = Outdated(self.backend, change)
+        self.backend = outdated
+        if thread.session is not None:
+            thread.session.storage_outdated(self)
+
+    def for_saved(self) -> "Storage":
+        """The storage for a Tensor around an array that an op saved: this one, unless it is outdated."""
+        backend: Any = self.backend
+        if type(backend) is not Outdated:
+            return self
+        storage = Storage(backend.before)
+        storage.born = self.born
+        return storage
 
 
 class Handle:
@@ -199,6 +234,12 @@ class Value:
         def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self: ...
         @property
         def mT(self) -> Any: ...
+
+    def _become(self, source: "Value") -> None:
+        """Take the memory of another Tensor."""
+        self.array, self.storage = source.array, source.storage
+        if thread.session is not None:
+            thread.session.tensor_created(self)
 
     @staticmethod
     def _wrap(array: Any, storage: Storage, node: Node | None = None) -> Any:

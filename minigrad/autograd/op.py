@@ -176,7 +176,13 @@ class Op:
         backend = self.backend  # the results' backend: a forward that moves data has changed it
         if type(array) is not backend.array_type:
             array = backend.asarray(array)  # NumPy returns scalars for 0-d results
-        storage = _storage_of_view(backend, array, inputs) or Storage(backend)
+        viewed = _viewed_input(backend, array, inputs)
+        if viewed is None:
+            storage = Storage(backend)
+        else:
+            storage, size = viewed.storage, viewed.array.size
+            if array.size < size > storage.whole:
+                storage.whole = size
         node = None
         if self.serial >= 0 and array.dtype.kind == "f":
             node = Node(self, index, array.shape, array.dtype, backend.device)
@@ -211,7 +217,8 @@ class Op:
     def saved_output(self) -> Any:
         """The output that save_output kept, as a Tensor."""
         array, storage, version = self._saved_entries("_saved_output", "save_output")
-        return self._checked_tensor(array, storage, version, (self._original or self)._node_of_output(array, storage))
+        node = (self._original or self)._node_of_output(array, storage.for_saved())
+        return self._checked_tensor(array, storage, version, node)
 
     def _node_of_output(self, array: Any, storage: Storage) -> Node:
         """The node of the saved output; a new one if the output's Tensor is gone."""
@@ -250,7 +257,7 @@ class Op:
                 f"and {storage.version - version} in-place change(s) were made to it (or to a view of it) since; "
                 f"clone() it before changing it"
             )
-        return self.wrap(array, storage, node)
+        return self.wrap(array, storage.for_saved(), node)
 
     def saved_arrays(self) -> list[Any]:
         """The arrays kept for backward."""
@@ -302,8 +309,8 @@ def _defaults_of(function: Any) -> dict[str, Any]:
     return dict(zip(names[len(names) - len(values) :], values)) | (function.__kwdefaults__ or {})
 
 
-def _storage_of_view(backend: Numpy, array: Any, inputs: tuple[Any, ...]) -> Storage | None:
-    """The storage of the input that `array` is, or is a view of; None if the array has memory of its own.
+def _viewed_input(backend: Numpy, array: Any, inputs: tuple[Any, ...]) -> Value | None:
+    """The input that `array` is, or is a view of; None if the array has memory of its own.
 
     NumPy and CuPy set the base of a view to the array that owns the memory. Only where a base is neither of the two
     arrays is their memory compared."""
@@ -312,14 +319,14 @@ def _storage_of_view(backend: Numpy, array: Any, inputs: tuple[Any, ...]) -> Sto
         if not isinstance(x, Value) or x.storage.backend is not backend:
             continue
         if array is x.array:
-            return x.storage
+            return x
         if base is None:  # the array owns its memory
             continue
         if base is x.array or base is x.array.base:
-            return x.storage
+            return x
         # If x owns its memory, and the base of `array`, another array, owns its own, they do not overlap.
         if (x.array.base is not None or getattr(base, "base", base) is not None) and backend.overlap(array, x.array):
-            return x.storage
+            return x
     return None
 
 

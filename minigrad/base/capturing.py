@@ -49,6 +49,10 @@ class CaptureSession(Protocol):
         """The version of a storage was just raised by `times`, since its memory is about to change in place."""
         ...
 
+    def storage_outdated(self, storage: Any) -> None:
+        """The Tensors of a storage have just become outdated, by a recorded change in place of one of them."""
+        ...
+
     # Tensors call:
 
     def tensor_created(self, x: Any) -> None:

@@ -95,7 +95,7 @@ class Bindings:
     def captured_tensor(self, e, x):
         """The captured Tensor for x. Raises CaptureError for a Tensor of another device, or of an older graph."""
         if x.storage.backend is not self.backend:
-            raise two_devices_error()
+            raise two_devices_error(self.backend, x.storage.backend)
         return tensor_around(self.array_for(e, x.array), self._node_for(x.node), self._storage_for(x.storage))
 
     def array_for(self, e, x):
@@ -119,6 +119,7 @@ class Bindings:
         captured = self.captured_for.get(storage)
         if captured is None:
             captured = Storage(self.backend)
+            captured.holds_leaf = storage.holds_leaf
             self.tree.storages.add(captured)
             self._match_object(storage, captured)
         return captured
@@ -158,6 +159,7 @@ class Bindings:
         )
 
 
-def two_devices_error():
-    """The error for a step that uses Tensors of two devices."""
-    return CaptureError(f"Tensors on two devices cannot be captured in one step ({user_line()})")
+def two_devices_error(first, second):
+    """The error for a step that uses Tensors of two backends."""
+    devices = f"{str(first.device)!r} and {str(second.device)!r}"
+    return CaptureError(f"Tensors on two devices, {devices}, cannot be captured in one step ({user_line()})")

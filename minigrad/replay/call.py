@@ -31,6 +31,7 @@ from .trace import (
     PerCallValue,
     PrimitiveEntry,
     TensorParts,
+    TraceEntry,
     TraceTree,
     UserOp,
     WalkEntry,
@@ -65,7 +66,7 @@ class CapturedCall:
             return
         # It may change only before the first entry and the first array of the call.
         if self.execution.position is not self.tree.root or self.bindings.bound_arrays or not backend.captures:
-            raise two_devices_error()
+            raise two_devices_error(self.backend, backend)
         self._begin_on(self.tree_for(backend))
 
     def finish(self):
@@ -355,6 +356,18 @@ class CapturedCall:
             self.tree.changed.add(captured)
         if outside is not None:
             self.execution.writes_outside = True
+
+    def storage_outdated(self, storage):
+        """Outdate the storage that stands for this one too, and pass an entry of its own: what follows must differ from
+        what follows in a call that used these Tensors further."""
+        partner = self.bindings.captured_for.get(storage) or self.bindings.outside_for.get(storage)
+        for each in (storage, partner):
+            if each in self.tree.storages:
+                self.tree.changed.add(each)
+        if partner is not None:
+            partner.backend = storage.backend
+        e = self._find_branch("outdate", (), ()) or self._capture(TraceEntry("outdate"), list)
+        self.execution.advance_to(e, ())
 
     # -- Tensors that are made, and read
 

@@ -79,7 +79,8 @@ class Execution:
             x.array = bindings.memory.array(place, x.array)
         if x.storage in self.tree.storages:
             if x.storage not in bindings.outside_for:
-                bindings.outside_for[x.storage] = Storage(bindings.backend)
+                bindings.outside_for[x.storage] = storage = Storage(x.storage.backend)
+                storage.whole = x.storage.whole
             x.storage = bindings.outside_for[x.storage]
 
     def abandon(self):

@@ -119,7 +119,7 @@ class TraceTree:
         self.storages: set = set()  # the storages of captured Tensors
         self.outside: set = set()  # the allocations of placeholders
         self.raw_storages: dict = {}  # {id of an array that a primitive made outside of ops: its storage}
-        self.changed: set = set()  # captured storages that the last call changed in place
+        self.changed: set = set()  # captured storages that the last call changed in place, or outdated
         self.observed: list = []  # captured nodes that got a hook or kept a gradient in the last call
         self.programs: dict = {}
 
@@ -129,7 +129,7 @@ class TraceTree:
         Raises IndexError if an earlier call, which the GPU has finished since, was given wrong indices."""
         self.backend.raise_index_errors()
         for storage in self.changed:
-            storage.version = 0
+            storage.version, storage.backend = 0, self.backend
         for node in self.observed:
             node.grad, node.hooks, node.retain = None, None, False
         self.changed, self.observed = set(), []

@@ -64,10 +64,12 @@ class Gradients(Attributes):
             raise GraphError("only a leaf can stop requiring a gradient; use detach()")
         if not requires_grad:
             self.node = None
+            self.storage.holds_leaf = False
         elif self.node is None:
             if self.dtype.kind != "f":
                 raise TypeError(f"only floating-point tensors can require a gradient, not {self.dtype}")
             self.node = Node(None, 0, self.shape, self.dtype, self.device)
+            self.storage.holds_leaf = True
         return self
 
     @property
@@ -169,12 +171,6 @@ class Gradients(Attributes):
         if value.array is not self.array:
             self.storage.changed()
             self._become(value if value.is_contiguous() else value.detach().clone())  # optimizers need compact memory
-
-    def _become(self, source: Value) -> None:
-        """Take the memory of another tensor."""
-        self.array, self.storage = source.array, source.storage
-        if thread.session is not None:
-            thread.session.tensor_created(self)
 
 
 def _reflect(function: Any) -> Callable[[V, Operand], V]:

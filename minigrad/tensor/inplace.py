@@ -1,6 +1,12 @@
 """Changes of tensors in place, to values or to random numbers.
 
-Every change raises the version counter of the storage, so that the backward of an op that saved the old values raises.
+If the graph has to record a change, it is computed as an op of a new result, which the tensor becomes: its memory and
+its node are from then on those of the result. What ops have saved keeps the old values. Any other tensor in the old
+memory, such as a view, is outdated and raises when it is used.
+
+A change that is not recorded, as under no_grad(), writes into the memory. It raises the version counter of the storage,
+so that the backward of an op that saved the old values raises.
+
 Each op that is marked also_in_place, where it is defined, has a method here: exp_ for exp.
 """
 
@@ -9,13 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 
-from ..autograd import GraphError, Value, is_grad_enabled
+from ..autograd import GraphError, Storage, Value, is_grad_enabled
 from ..autograd.arguments import check_arguments
+from ..base.capturing import user_line
 from ..base.errors import devices_differ
 from ..dtypes import check_holds, plain
 from ..ops import public as ops
 from ..ops.args import fit_number
-from ..ops.index import parse_index
+from ..ops.index import parse_index, setitem
 from ..random import Generator, default_generator
 from ..typing import F, Index, Number, Operand
 from .attributes import Attributes
@@ -37,7 +44,10 @@ def _in_place(op: F) -> F:
                 raise ValueError(f"{name}_: {y.dtype} {y.shape} does not fit into {self.dtype} {self.shape}")
             self.storage.backend.setitem(self.array, (...,), y.array)
 
-        return self._change(f"{name}_", write, *args, *kwargs.values())
+        def result() -> Any:
+            return cast(Any, op)(self, *args, **kwargs)
+
+        return self._change(f"{name}_", write, result, *args, *kwargs.values())
 
     method.__name__ = f"{name}_"
     method.__doc__ = (
@@ -47,18 +57,21 @@ def _in_place(op: F) -> F:
 
 
 class InPlace(Attributes):
-    """The part of Tensor that changes values. Shape, dtype and memory stay.
+    """The part of Tensor that changes values. Shape and dtype stay.
 
-    All methods raise GraphError if ops are recorded and one of the tensors requires a gradient, or if the memory is
-    read-only. They raise ValueError if the new values do not fit."""
+    Gradients flow through all these methods. They raise GraphError for a leaf that requires a gradient, unless no ops
+    are recorded, and for read-only memory; and ValueError if the new values do not fit."""
 
     __slots__ = ()
 
-    def _change(self: T, what: str, write: Callable[[], object], *others: Any, copies: bool = False) -> T:
-        """Call write(), which changes this tensor in place, and count the change unless it raises. Returns the tensor.
+    def _change(
+        self: T, what: str, write: Callable[[], object], result: Callable[[], Any], *others: Any, copies: bool = False
+    ) -> T:
+        """Change this tensor in place, and return it: by write(), which writes into its memory, or if the graph has to
+        record the change, by becoming the Tensor result().
 
-        what: the method, for errors. others: the arguments. Raises if the graph would have to record the change. Raises
-        for tensors on another device, except a CPU's number, or any tensor if `copies`: write() only copies values."""
+        what: the method, for errors. others: the arguments. Raises for tensors on another device, except a CPU's
+        number, or any tensor if `copies`: the change only copies values."""
         backend, recorded = self.storage.backend, self.node is not None
         for x in others:
             if isinstance(x, Value):
@@ -66,16 +79,11 @@ class InPlace(Attributes):
                 elsewhere = x.storage.backend is not backend
                 if elsewhere and not copies and (x.ndim or x.device != "cpu"):
                     raise devices_differ(what, backend, x.storage.backend)
-        if recorded and is_grad_enabled() and not hasattr(self, "_is_data"):
-            name = what.removesuffix("_")
-            new = "mg.where(mask, value, x)" if what == _ASSIGNMENT else f"x.{name}(…)"
-            instead = f"write y = {new}, or " if what == _ASSIGNMENT or hasattr(type(self), name) else ""
-            raise GraphError(
-                f"{what} changes a tensor in place, which has no gradient: {instead}change parameters under no_grad(), "
-                f"and other tensors after detach()"
-            )
         if not backend.is_writeable(self.array):
             raise GraphError(f"{what}: this tensor is read-only, such as the result of expand; clone() it first")
+        if recorded and is_grad_enabled() and self.dtype.kind == "f" and not hasattr(self, "_is_data"):
+            self._become_result(what, result)
+            return self
         self.storage.changed()  # first, so that a captured step knows what is about to be written
         try:
             write()
@@ -83,6 +91,29 @@ class InPlace(Attributes):
             self.storage.changed(-1)
             raise
         return self
+
+    def _become_result(self, what: str, result: Callable[[], Any]) -> None:
+        """Become the Tensor result(), cast to this dtype. Outdate other Tensors in the memory that this one leaves.
+
+        Raises GraphError if it is the memory of a leaf that requires a gradient."""
+        left, keeps_grad = self.storage, self.node is not None and self.node.retain
+        if left.holds_leaf or (self.node is not None and self.node.op is None):
+            name = what.removesuffix("_")
+            new = "mg.where(mask, value, x)" if what == _ASSIGNMENT else f"x.{name}(…)"
+            instead = f"write y = {new}, or " if what == _ASSIGNMENT or hasattr(type(self), name) else ""
+            raise GraphError(
+                f"{what} changes a leaf that requires a gradient, or a view of one: {instead}change it under no_grad()"
+            )
+        y = result()
+        if y.shape != self.shape:
+            raise ValueError(f"{what}: {y.dtype} {y.shape} does not fit into {self.dtype} {self.shape}")
+        y = y.to(self.dtype) if y.dtype != self.dtype else y
+        y = y.clone() if y.storage is left else y
+        self._become(y)
+        self.node = y.node
+        if keeps_grad:
+            y.retain_grad()
+        left.outdate(f"{what} at {user_line()}")
 
     def _raw(self, what: str, other: Any) -> Any:
         """other as an array of this tensor's backend, or a number that this tensor's dtype holds."""
@@ -95,8 +126,10 @@ class InPlace(Attributes):
             check_holds(what.removesuffix("_"), self.dtype, other)
         return other if isinstance(other, (bool, int, float)) else self.storage.backend.from_numpy(plain(what, other))
 
-    def _update(self: T, what: str, primitive: Callable[..., Any], other: Any) -> T:
-        """self = primitive(self, other), in place."""
+    def _update(self: T, op: Callable[..., Any], other: Any, alpha: float = 1) -> T:
+        """self = op(self, alpha * other), in place. A primitive of the backend has the op's name."""
+        what, primitive = f"{op.__name__}_", getattr(self.storage.backend, op.__name__)
+        other = other if alpha == 1 else other * alpha
 
         def write() -> None:
             try:
@@ -105,24 +138,24 @@ class InPlace(Attributes):
                 kind, shape = getattr(other, "dtype", type(other).__name__), getattr(other, "shape", ())
                 raise ValueError(f"{what}: {kind} {shape} does not fit into {self.dtype} {self.shape}") from None
 
-        return self._change(what, write, other)
+        return self._change(what, write, lambda: op(self, other), other)
 
     def add_(self: T, other: Operand, *, alpha: float = 1) -> T:
         """self += alpha * other, in place; other is broadcast. Raises ValueError if the result has another shape or
-        kind of dtype, and GraphError if ops are being recorded and a gradient is required: use no_grad()."""
-        return self._update("add_", self.storage.backend.add, other if alpha == 1 else cast(Any, other) * alpha)
+        kind of dtype, and GraphError for a leaf that requires a gradient: use no_grad()."""
+        return self._update(ops.add, other, alpha)
 
     def sub_(self: T, other: Operand, *, alpha: float = 1) -> T:
         """self -= alpha * other, in place, as add_ does."""
-        return self._update("sub_", self.storage.backend.sub, other if alpha == 1 else cast(Any, other) * alpha)
+        return self._update(ops.sub, other, alpha)
 
     def mul_(self: T, other: Operand) -> T:
         """self *= other, in place, as add_ does."""
-        return self._update("mul_", self.storage.backend.mul, other)
+        return self._update(ops.mul, other)
 
     def div_(self: T, other: Operand) -> T:
         """self /= other, in place, as add_ does."""
-        return self._update("div_", self.storage.backend.div, other)
+        return self._update(ops.div, other)
 
     def copy_(self: T, src: Operand, non_blocking: bool = False) -> T:
         """Copy the values of src, on any device, broadcast to self's shape and cast to its dtype, in place. Raises
@@ -130,8 +163,20 @@ class InPlace(Attributes):
         return self._copy_values("copy_", src)
 
     def _copy_values(self: T, what: str, src: Operand) -> T:
-        backend = self.storage.backend
-        return self._change(what, lambda: backend.setitem(self.array, (...,), self._raw(what, src)), src, copies=True)
+        """Write src, a number, an array or a Tensor on any device, into all elements, broadcast and cast."""
+
+        def write() -> None:
+            self.storage.backend.setitem(self.array, (...,), self._raw(what, src))
+
+        return self._change(what, write, lambda: self._with_assigned(..., src), src, copies=True)
+
+    def _with_assigned(self, index: Index, value: Operand) -> Any:
+        """A copy of this tensor with value, a number, an array or a Tensor on any device, written at an index."""
+        if isinstance(value, Value):
+            value = value.to(self.device).to(self.dtype)
+        elif not isinstance(value, (bool, int, float)):
+            value = self.constant(value).to(self.dtype)
+        return setitem(self, index, value)
 
     if TYPE_CHECKING:  # the loop below this class makes all of them; type checkers know those that programs use most
         abs_, exp_, neg_, sqrt_ = _in_place(ops.abs), _in_place(ops.exp), _in_place(ops.neg), _in_place(ops.sqrt)
@@ -149,7 +194,7 @@ class InPlace(Attributes):
 
     def lerp_(self: T, end: Operand, weight: Operand) -> T:
         """self += weight * (end - self), in place, as add_ does."""
-        return self.add_((cast(Any, end) - self.detach()) * weight)
+        return self.add_((cast(Any, end) - self) * weight)
 
     def fill_(self: T, value: Number) -> T:
         """Set every element to value, a number, cast to self's dtype, in place."""
@@ -182,15 +227,17 @@ class InPlace(Attributes):
             raise TypeError(f"{what}: the numbers are floats, and this tensor is {self.dtype}")
         backend = self.storage.backend
 
-        def write() -> None:
+        def drawn() -> Any:
             x = draw(default_generator if generator is None else generator, self.shape, self.dtype, backend)
-            x = backend.add(backend.mul(x, float(scale), out=x), float(shift), out=x)
-            backend.setitem(self.array, (...,), x)
+            return backend.add(backend.mul(x, float(scale), out=x), float(shift), out=x)
 
-        return self._change(what, write)
+        def write() -> None:
+            backend.setitem(self.array, (...,), drawn())
+
+        return self._change(what, write, lambda: setitem(self, ..., self._wrap(drawn(), Storage(backend))))
 
     def __setitem__(self, index: Index, value: Operand) -> None:
-        """Assignment, in place: under no_grad(), or where neither side requires a gradient."""
+        """Assignment, in place. Gradients flow to value, and to the elements that keep their values."""
         backend = self.storage.backend
 
         def write() -> None:
@@ -200,16 +247,17 @@ class InPlace(Attributes):
                 array = backend.getitem(array, part)
             backend.setitem(array, last, self._raw("assignment", value))
 
-        self._change(_ASSIGNMENT, write, value, copies=True)
+        self._change(_ASSIGNMENT, write, lambda: self._with_assigned(index, value), value, copies=True)
 
     def _augment(self, other: Any, function: Callable[..., Any], in_place: Callable[..., Any]) -> Any:
-        """x += y and the like: in place if nothing is recorded, else a new tensor, so that every graph stays right."""
+        """x += y and the like: in place. A new tensor if x is a part of another and the graph has to record the change.
+
+        (In place, it would outdate all others in this memory: z in `z[0] += y`, and k in `q, k = qk[0], qk[1]`.)"""
         recorded = self.node is not None or (isinstance(other, Value) and other.node is not None)
-        if not (is_grad_enabled() and recorded):
-            return in_place(self, other)
-        if self.node is not None and self.node.op is None:
-            raise GraphError("x += y of a leaf that requires a gradient: write y = x + …, or change it under no_grad()")
-        return function(self, other)
+        is_part = self.array.size < self.storage.whole
+        if recorded and is_grad_enabled() and is_part and not self.storage.holds_leaf:
+            return function(self, other)
+        return in_place(self, other)
 
     def __iadd__(self: T, other: Operand) -> T:  # type: ignore[misc]
         return cast(T, self._augment(other, ops.add, InPlace.add_))

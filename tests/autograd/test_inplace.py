@@ -153,7 +153,7 @@ def test_changes_of_data_are_never_recorded(how):
     p.data -= 0.1 * w
     with pytest.raises(mg.GraphError, match="in-place"):
         y.backward()
-    with pytest.raises(mg.GraphError, match="changes a tensor in place, which has no gradient"):
+    with pytest.raises(mg.GraphError, match="copy_ changes a leaf that requires a gradient, or a view of one"):
         p.detach().copy_(w)
 
 
@@ -247,19 +247,6 @@ def test_numpy_operands_and_indices_are_copied():
     assert x.grad.tolist() == [1 + 2, 2 + 1, 3 + 1]
 
 
-def test_in_place_is_refused_where_it_would_be_recorded():
-    w = mg.ones(2, 3, requires_grad=True)
-    x = mg.zeros(2, 3)
-    refused = [lambda: w.add_(1.0), lambda: w.__setitem__(0, 1.0), lambda: x.add_(w), lambda: x.__setitem__(0, w[0])]
-    refused += [lambda: (w * 2).zero_(), lambda: x.copy_(w), lambda: w.__iadd__(1.0)]
-    for attempt in refused:
-        with pytest.raises(mg.GraphError, match="no_grad"):
-            attempt()
-    assert x.tolist() == mg.zeros(2, 3).tolist() and w.detach().sum().item() == 6
-    with pytest.raises(mg.GraphError, match=r"read-only.*clone"):
-        mg.zeros(1).expand(3).add_(1.0)
-
-
 CALLS = {  # what it is on the values 1, 2 and 3
     "add_": (lambda x: x.add_(2), [3, 4, 5]),
     "add_ alpha": (lambda x: x.add_(mg.tensor([1.0, 0, 1]), alpha=-2), [-1, 2, 1]),
@@ -297,12 +284,12 @@ def test_augmented_assignment():
     assert x is base and base.tolist() == [1, 1, 1]
     w = mg.ones(3, requires_grad=True)
     y = kept = w * 2
-    y += 1  # recorded: a new tensor, so the old one keeps its value
-    assert y is not kept and kept.tolist() == [2, 2, 2] and y.tolist() == [3, 3, 3]
-    (y * kept).sum().backward()
-    assert w.grad.tolist() == [2 * 2 + 2 * 3] * 3
+    y += 1  # recorded
+    assert y is kept and kept.tolist() == [3, 3, 3]
     x += w
-    assert x.requires_grad and base.tolist() == [1, 1, 1]
+    assert x is base and base.requires_grad and base.tolist() == [2, 2, 2]
+    (y * x).sum().backward()
+    assert w.grad.tolist() == [2 * 2 + 3] * 3
     counts = mg.tensor([1, 2])
     with pytest.raises(ValueError, match=r"float \(\) does not fit into int64 \(2,\)"):
         counts += 0.5

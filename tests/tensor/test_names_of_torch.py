@@ -76,7 +76,7 @@ def test_in_place_twins_that_do_not_fit():
         mg.arange(3).exp_()
     with pytest.raises(ValueError, match=r"mul_: float32 \(2, 3\) does not fit"):
         mg.ones(3).mul_(mg.ones(2, 3))
-    with pytest.raises(mg.GraphError, match=r"sigmoid_ changes a tensor in place.*write y = x.sigmoid\(…\)"):
+    with pytest.raises(mg.GraphError, match=r"sigmoid_ changes a leaf.*write y = x.sigmoid\(…\)"):
         leaf([1.0]).sigmoid_()
 
 
@@ -162,8 +162,8 @@ def test_changes_in_place():
         version = y.storage.version
         assert change(y) is y and y.storage.version > version
         np.testing.assert_array_equal(y.numpy(), x.clamp(0.5, 1.5) if y.min() == 0.5 else x.masked_fill(x > 1, 0.0))
-    with pytest.raises(mg.GraphError, match="clamp_ changes a tensor in place"):
-        (leaf(X) * 2).clamp_(0, 1)
+    with pytest.raises(mg.GraphError, match="clamp_ changes a leaf"):
+        leaf(X).clamp_(0, 1)
     with pytest.raises(ValueError, match=r"clamp_: float32 .* does not fit into int64"):
         mg.arange(3).clamp_(0.5)
     with pytest.raises(mg.GraphError, match="read-only"):
@@ -214,9 +214,7 @@ def test_values_that_are_drawn_into_a_part():
     with pytest.raises(TypeError, match="normal_: the numbers are floats, and this tensor is int64"):
         mg.arange(3).normal_()
     leaf, state = mg.ones(2, requires_grad=True), mg.default_generator.state
-    with pytest.raises(
-        mg.GraphError, match="normal_ changes a tensor in place, which has no gradient: change parameters under no_grad"
-    ):
+    with pytest.raises(mg.GraphError, match=r"normal_ changes a leaf .* one: change it under no_grad"):
         leaf.normal_()
     assert mg.default_generator.state == state and leaf.tolist() == [1, 1]
     with mg.no_grad():
