@@ -18,33 +18,91 @@ T[0, :2] = 0.0
 SPECIAL = np.array([[math.nan, math.inf, -math.inf, -0.0, 2.5]])
 INDEX = np.array([[1, 0, 2, 1, 0]])
 
-# {name: how PyTorch is called on t, which stands for torch; inputs are float64}
-TORCH = {
-    "take_along_dim": lambda t, x, i: t.take_along_dim(x, i, 0),
-    "ravel": lambda t, x: t.ravel(x),
-    "swapaxes": lambda t, x: t.swapaxes(x, 0, 1),
-    "fliplr": lambda t, x: t.fliplr(x),
-    "flipud": lambda t, x: t.flipud(x),
-    "trace": lambda t, x: t.trace(x),
-    "tan": lambda t, x: t.tan(x),
-    "sinh": lambda t, x: t.sinh(x),
-    "cosh": lambda t, x: t.cosh(x),
-    "exp2": lambda t, x: t.exp2(x),
-    "expm1": lambda t, x: t.expm1(x),
-    "logaddexp": lambda t, x, y: t.logaddexp(x, y),
-    "logit": lambda t, p: t.logit(p),
-    "fmod": lambda t, x, y: t.fmod(x * 9, y),
-    "median": lambda t, x: t.median(x, 1, keepdim=True).values,
-    "kthvalue": lambda t, x: t.kthvalue(x, 2, 1, keepdim=True).values,
-    "count_nonzero": lambda t, x: t.count_nonzero(x),
-    "nan_to_num": lambda t, s: t.nan_to_num(s),
-    "huber_loss": lambda t, x, y: t.nn.functional.huber_loss(x, y, delta=0.4),
-    "logsigmoid": lambda t, x: t.nn.functional.logsigmoid(x),
-    "prelu": lambda t, x: t.nn.functional.prelu(x, t.tensor([0.3], dtype=t.float64)),
-    "cosine_similarity": lambda t, x, y: t.cosine_similarity(x, y, 1),
-    "normalize": lambda t, z: t.nn.functional.normalize(z, dim=1),
+EDGES = np.array([[0.0, -0.0, 1e-10, -1e-10, 0.5], [-0.5, 1, -1, 2.5, 40], [-40, 800, -800, 1e-300, 0]])
+EDGES = np.concatenate([EDGES, [[math.inf, -math.inf, math.nan, 3, -3]]])
+OTHER = np.where(np.arange(20).reshape(4, 5) % 3 == 0, EDGES[::-1], np.cos(np.arange(20)).reshape(4, 5))
+ZEROS = X * (np.arange(3)[:, None] != 1)  # a row of zeros
+BOTH = {"x": EDGES, "y": OTHER}
+
+# {name: (how PyTorch is called on t, which stands for torch, what the formula's names stand for)}
+FORMULAS: dict[str, tuple] = {
+    "addmm": (lambda t, x, a, b: t.addmm(x, a, b), {"x": X[0], "a": X[:, :3], "b": Y}),
+    "take": (lambda t, x, i: t.take(x, i), {"x": X, "i": INDEX}),
+    "masked_select": (lambda t, x, mask: t.masked_select(x, mask), {"x": X, "mask": X > 0}),
+    "argwhere": (lambda t, x: t.argwhere(x), {"x": EDGES}),
+    "take_along_dim": (lambda t, x, i: t.take_along_dim(x, i, 0), {"x": X, "i": INDEX, "dim": 0}),
+    "ravel": (lambda t, x: t.ravel(x), {"x": X}),
+    "divide": (lambda t, x, y: t.divide(x, y), BOTH),
+    "multiply": (lambda t, x, y: t.multiply(x, y), BOTH),
+    "subtract": (lambda t, x, y: t.subtract(x, y), BOTH),
+    "negative": (lambda t, x: t.negative(x), {"x": EDGES}),
+    "greater": (lambda t, x, y: t.greater(x, y), BOTH),
+    "greater_equal": (lambda t, x, y: t.greater_equal(x, y), BOTH),
+    "less": (lambda t, x, y: t.less(x, y), BOTH),
+    "less_equal": (lambda t, x, y: t.less_equal(x, y), BOTH),
+    "not_equal": (lambda t, x, y: t.not_equal(x, y), BOTH),
+    "logical_xor": (lambda t, x, y: t.logical_xor(x, y), BOTH),
+    "swapaxes": (lambda t, x: t.swapaxes(x, 0, 1), {"x": X, "dim0": 0, "dim1": 1}),
+    "reshape_as": (lambda t, x, y: x.reshape_as(y), {"x": X, "y": np.zeros((5, 3))}),
+    "view_as": (lambda t, x, y: x.view_as(y), {"x": X, "y": np.zeros((5, 3))}),
+    "broadcast_to": (lambda t, x: t.broadcast_to(x, (2, 5)), {"x": X[0], "shape": (2, 5)}),
+    "fliplr": (lambda t, x: t.fliplr(x), {"x": X}),
+    "flipud": (lambda t, x: t.flipud(x), {"x": X}),
+    "trace": (lambda t, x: t.trace(x), {"x": X[:, :3]}),
+    "diag_embed": (lambda t, x: t.diag_embed(x), {"x": EDGES, "n": 5}),
+    "tan": (lambda t, x: t.tan(x), {"x": EDGES}),
+    "sinh": (lambda t, x: t.sinh(x), {"x": EDGES}),
+    "cosh": (lambda t, x: t.cosh(x), {"x": EDGES}),
+    "exp2": (lambda t, x: t.exp2(x), {"x": EDGES}),
+    "expm1": (lambda t, x: t.expm1(x), {"x": EDGES}),
+    "logaddexp": (lambda t, x, y: t.logaddexp(x, y), BOTH),
+    "logit": (lambda t, x: t.logit(x), {"x": EDGES}),
+    "fix": (lambda t, x: t.fix(x), {"x": EDGES}),
+    "fmod": (lambda t, x, y: t.fmod(x, y), BOTH),
+    "median": (lambda t, x: t.median(x, 1, keepdim=True).values, {"x": X, "dim": 1, "n": 5}),
+    "kthvalue": (lambda t, x: t.kthvalue(x, 2, 1, keepdim=True).values, {"x": X, "dim": 1, "k": 2}),
+    "count_nonzero": (lambda t, x: t.count_nonzero(x), {"x": EDGES}),
+    "nan_to_num": (lambda t, x: t.nan_to_num(x), {"x": EDGES}),
+    "prelu": (lambda t, x, w: t.nn.functional.prelu(x, w), {"x": EDGES, "w": np.array([0.3])}),
+    "glu": (lambda t, a, b: t.nn.functional.glu(t.cat([a, b], 1), 1), {"a": EDGES, "b": OTHER}),
+    "logsigmoid": (lambda t, x: t.nn.functional.logsigmoid(x), {"x": EDGES}),
+    "huber_loss": (lambda t, x, y: t.nn.functional.huber_loss(x, y, delta=0.4), {"x": X, "y": Y, "delta": 0.4}),
+    "cosine_similarity": (lambda t, x, y: t.cosine_similarity(x, y, 1), {"x": ZEROS, "y": Y, "dim": 1}),
+    "normalize": (lambda t, x: t.nn.functional.normalize(x, dim=1), {"x": ZEROS, "dim": 1}),
+    "Softmin": (lambda t, x: t.nn.functional.softmin(x, 1), {"x": EDGES, "dim": 1}),
+    "mish": (lambda t, x: t.nn.functional.mish(x), {"x": EDGES}),
 }
-SCALED = {"fmod": 9}  # so that there are integers to round to
+
+# {name: (the answer, applied, PyTorch's call)}, for answers that name several cases or leave something out
+APPLIED: dict[str, tuple] = {
+    "MaxPool2d": (lambda x: x.reshape(1, 1, 2, 2, 2, 2).amax((3, 5)), lambda t, x: t.nn.MaxPool2d(2)(x)),
+    "AvgPool2d": (lambda x: x.reshape(1, 1, 2, 2, 2, 2).mean((3, 5)), lambda t, x: t.nn.AvgPool2d(2)(x)),
+    "select": (lambda x: x[:, :, 2], lambda t, x: x.select(2, 2)),
+    "moveaxis": (lambda x: x.permute(0, 3, 1, 2), lambda t, x: t.moveaxis(x, 3, 1)),
+    "tile": (lambda x: x.repeat(1, 1, 2, 3), lambda t, x: t.tile(x, (2, 3))),
+    "unflatten": (lambda x: x.reshape(1, 1, 4, 2, 2), lambda t, x: x.unflatten(3, (2, 2))),
+    "hstack": (lambda x: mg.cat([x, x], 1), lambda t, x: t.hstack([x, x])),
+    "vstack": (lambda x: mg.stack([x[0, 0, 0], x[0, 0, 1]]), lambda t, x: t.vstack([x[0, 0, 0], x[0, 0, 1]])),
+    "std_mean": (lambda x: mg.stack([x.std(2), x.mean(2)]), lambda t, x: t.stack(t.std_mean(x, 2))),
+    "var_mean": (lambda x: mg.stack([x.var(2), x.mean(2)]), lambda t, x: t.stack(t.var_mean(x, 2))),
+    "aminmax": (lambda x: mg.stack([x.amin(), x.amax()]), lambda t, x: t.stack([*t.aminmax(x)])),
+    "diag": (
+        lambda x: mg.where(mg.eye(4).bool(), x[0, 0, 0], 0.0) + x[0, 0].diagonal(),
+        lambda t, x: t.diag(x[0, 0, 0]) + t.diag(x[0, 0]),
+    ),
+    "binary_cross_entropy": (
+        lambda x: F.binary_cross_entropy_with_logits(x, x * 0 + 0.3),
+        lambda t, x: t.nn.functional.binary_cross_entropy(x.sigmoid(), x * 0 + 0.3),
+    ),
+    "index_copy": (
+        lambda x: x.scatter(3, mg.tensor([2, 0]).expand(1, 1, 4, 2), x[..., :2] * 9),
+        lambda t, x: x.index_copy(3, t.tensor([2, 0]), x[..., :2] * 9),
+    ),
+    "scatter_reduce": (
+        lambda x: x.scatter_add(3, (x * 0).long(), x),
+        lambda t, x: x.scatter_reduce(3, (x * 0).long(), x, reduce="sum"),
+    ),
+}
 
 
 def test_one_name_one_answer():
@@ -52,7 +110,7 @@ def test_one_name_one_answer():
     names = [name for line in lines for name in line.partition(": ")[0].split()]
     assert len(names) == len(set(names)) == len(replacements())
     assert (replacements()["ravel"], replacements()["swapaxes"]) == ("x.flatten()", "x.transpose(dim0, dim1)")
-    assert {*TORCH} <= {*names}
+    assert {*FORMULAS, *APPLIED} <= {*names}
 
 
 def formula(name):
@@ -61,30 +119,34 @@ def formula(name):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("name", TORCH)
+@pytest.mark.parametrize("name", FORMULAS)
 def test_formulas_give_pytorchs_values(name):
     torch = pytest.importorskip("torch")
-    zeros = X * (np.arange(3)[:, None] != 1)  # a row of zeros
-    arrays = {"x": X, "y": Y, "p": P, "s": SPECIAL, "z": zeros, "q": T, "i": INDEX}
-    if name in ("normalize", "cosine_similarity"):
-        arrays |= {"x": zeros}
-    if name == "trace":
-        arrays |= {"x": X[:, :3]}
-    call = TORCH[name]
-    wanted = call(torch, *[torch.tensor(arrays[k]) for k in call.__code__.co_varnames[1 : call.__code__.co_argcount]])
-    values = {k: mg.tensor(v) for k, v in arrays.items()}
-    values |= {"mg": mg, "F": F, "math": math, "dim": 1, "n": 5, "k": 2, "dim0": 0, "dim1": 1, "w": 0.3, "delta": 0.4}
-    values |= {"x": mg.tensor(arrays["x"] * SCALED.get(name, 1))}
-    if name == "logit":
-        values["x"] = values["p"]
-    if name == "nan_to_num":
-        values["x"] = values["s"]
-    if name == "normalize":
-        values["x"] = values["z"]
-    if name == "take_along_dim":
-        values["dim"] = 0
-    found = eval(formula(name), values)
-    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-13, atol=1e-13)
+    call, values = FORMULAS[name]
+    arrays = {key: torch.tensor(v) for key, v in values.items() if isinstance(v, np.ndarray)}
+    wanted = call(torch, **arrays)
+    found = eval(formula(name), {"mg": mg, "F": F, **values, **{key: mg.tensor(values[key]) for key in arrays}})
+    assert str(wanted.dtype).removeprefix("torch.") == str(found.dtype)
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-13, atol=1e-300)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", APPLIED)
+def test_answers_in_words_give_pytorchs_values(name):
+    torch = pytest.importorskip("torch")
+    x = np.sin(np.arange(16)).reshape(1, 1, 4, 4)
+    applied, call = APPLIED[name]
+    np.testing.assert_allclose(applied(mg.tensor(x)).numpy(), call(torch, torch.tensor(x)).numpy(), rtol=1e-13)
+
+
+def test_answers_that_draw():
+    p = mg.tensor([0.0, 1.0, 0.3]).expand(4000, 3)
+    drawn = eval(formula("bernoulli"), {"mg": mg, "x": p})
+    assert drawn.dtype == p.dtype and drawn.mean(0)[:2].tolist() == [0, 1] and abs(drawn.mean(0)[2].item() - 0.3) < 0.05
+    logits = mg.tensor([0.0, 1.0]).expand(4000, 2)
+    drawn = eval(formula("gumbel_softmax"), {"mg": mg, "F": F, "logits": logits, "tau": 0.5})
+    second = (drawn.argmax(1) == 1).float().mean().item()
+    assert abs(drawn.sum(1) - 1).max().item() < 1e-5 and abs(second - 1 / (1 + math.exp(-1))) < 0.05
 
 
 SAME = {  # what has PyTorch's name here: how it is called on t, either library; inputs are float64
