@@ -196,6 +196,10 @@ ge                  fib=b  a >= b
 logical_and         fib=b  a != 0 && b != 0
 logical_or          fib=b  a != 0 || b != 0
 logical_not         fib=b  a == 0
+bitwise_and         ib     a & b
+bitwise_or          ib     a | b
+bitwise_xor         ib     a ^ b
+bitwise_not         i      ~a
 isnan               fib=b  a != a  ints: false
 isinf               fib=b  fabs(a) == INF  ints: false
 isfinite            fib=b  fabs(a) < INF  ints: true

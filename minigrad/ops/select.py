@@ -13,8 +13,9 @@ from .args import also_in_place, check_broadcast, promote, require_mask, require
 from .elementwise import binary, ceil, floor, unary
 
 __all__ = [
-    "allclose", "clamp", "clip", "eq", "equal", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and",
-    "logical_not", "logical_or", "lt", "maximum", "minimum", "ne", "trunc", "where",
+    "allclose", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "clamp", "clip", "eq", "equal", "ge", "gt",
+    "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not", "logical_or", "lt", "maximum", "minimum", "ne",
+    "trunc", "where",
 ]  # fmt: skip
 
 
@@ -131,15 +132,15 @@ maximum, minimum = binary(Maximum), binary(Minimum)
 # ---------------------------------------------------------------------------------------------- comparisons, predicates
 
 
-class Predicate(Op, abstract=True):
-    """An op with bool output, and so without a gradient."""
+class Discrete(Op, abstract=True):
+    """An op with bools or integers as output, and so without a gradient."""
 
     broadcasts = True
     differentiable = False
 
 
-def _predicate(name, says, *cases):
-    """Return the Predicate that the primitive `name` computes. says: its formula, for the docstring."""
+def _discrete(name, says, *cases):
+    """Return the Discrete op that the primitive `name` computes. says: its formula, for the docstring."""
 
     def forward_of_one(self, x):
         return getattr(self.backend, name)(x)
@@ -149,24 +150,67 @@ def _predicate(name, says, *cases):
 
     forward = forward_of_one if len(cases[0].inputs) == 1 else forward_of_two
     about = {"__doc__": f"y = {says};   no gradient", "cases": list(cases), "forward": forward}
-    return type(name.title().replace("_", ""), (Predicate,), about)
+    return type(name.title().replace("_", ""), (Discrete,), about)
 
 
 _PAIR = case((3, 4), (4,)), case(integers((3, 4), 3), 1)
 _BOOLS = case(booleans((3, 4)), booleans((4,)))
 _COMPARED = {"eq": "a == b", "ne": "a ≠ b", "lt": "a < b", "le": "a ≤ b", "gt": "a > b", "ge": "a ≥ b"}
 _JOINED = {"logical_and": "a and b", "logical_or": "a or b"}
-eq, ne, lt, le, gt, ge = (binary(_predicate(name, f"{says}, bool", *_PAIR)) for name, says in _COMPARED.items())
-logical_and, logical_or = (binary(_predicate(name, f"{says}, bool", _BOOLS)) for name, says in _JOINED.items())
-LogicalNot = _predicate("logical_not", "not x, bool", case(booleans((3, 4))))
-Isnan = _predicate("isnan", "True where x is NaN", case((3, 4)))
-Isinf = _predicate("isinf", "True where x is +∞ or -∞", case((3, 4)))
-Isfinite = _predicate("isfinite", "True where x is neither NaN nor ±∞", case((3, 4)))
+eq, ne, lt, le, gt, ge = (binary(_discrete(name, f"{says}, bool", *_PAIR)) for name, says in _COMPARED.items())
+logical_and, logical_or = (binary(_discrete(name, f"{says}, bool", _BOOLS)) for name, says in _JOINED.items())
+LogicalNot = _discrete("logical_not", "not x, bool", case(booleans((3, 4))))
+Isnan = _discrete("isnan", "True where x is NaN", case((3, 4)))
+Isinf = _discrete("isinf", "True where x is +∞ or -∞", case((3, 4)))
+Isfinite = _discrete("isfinite", "True where x is neither NaN nor ±∞", case((3, 4)))
 
 
 logical_not, isnan, isinf, isfinite = (
     unary(op, "Elementwise: bool, of x's shape.", lambda x: x) for op in (LogicalNot, Isnan, Isinf, Isfinite)
 )
+
+
+class Bitwise(Discrete, abstract=True):
+    """An op on the bits of bools or integers. The primitive has the op's name."""
+
+    cases = [case(integers((3, 4), 9, -9), integers((4,), 9, -9)), case(booleans((3, 4)), booleans((4,)))]
+
+    def forward(self, a, b):
+        _require_bits(self.name, a, b)
+        return getattr(self.backend, self.name)(a, b)
+
+
+def _require_bits(name, *arrays):
+    """Raise TypeError if one of the arrays holds floats."""
+    for x in arrays:
+        if getattr(x, "dtype", dtypes.int64).kind == "f":
+            raise TypeError(f"{name} is for bools and integers, got {x.dtype}; for truth, compare with 0 first")
+
+
+class BitwiseAnd(Bitwise):
+    """y = a & b, bit by bit;   no gradient"""
+
+
+class BitwiseOr(Bitwise):
+    """y = a | b, bit by bit;   no gradient"""
+
+
+class BitwiseXor(Bitwise):
+    """y = a ^ b, bit by bit;   no gradient"""
+
+
+class BitwiseNot(Discrete):
+    """y = ~x, each bit turned; of bools, not x;   no gradient"""
+
+    cases = [case(integers((3, 4), 9, -9)), case(booleans((3, 4)))]
+
+    def forward(self, x):
+        _require_bits("bitwise_not", x)
+        return self.backend.logical_not(x) if x.dtype.kind == "b" else self.backend.bitwise_not(x)
+
+
+bitwise_and, bitwise_or, bitwise_xor = binary(BitwiseAnd), binary(BitwiseOr), binary(BitwiseXor)
+bitwise_not = unary(BitwiseNot, "Elementwise: of x's shape, and of its dtype, bool or integer.", lambda x: x)
 
 
 @also_in_place

@@ -224,22 +224,13 @@ class Tensor(Gradients, InPlace, Interop):
     __floordiv__, __mod__ = ops.floor_divide, ops.remainder
     __lt__, __le__, __gt__, __ge__ = ops.lt, ops.le, ops.gt, ops.ge
 
-    def __and__(self, other: Operand) -> "Tensor":
-        _require_bools("&", self, other)
-        return ops.logical_and(self, other)
-
-    def __or__(self, other: Operand) -> "Tensor":
-        _require_bools("|", self, other)
-        return ops.logical_or(self, other)
-
-    __rand__, __ror__ = __and__, __or__
+    __and__ = __rand__ = ops.bitwise_and
+    __or__ = __ror__ = ops.bitwise_or
+    __xor__ = __rxor__ = ops.bitwise_xor
+    __invert__ = ops.bitwise_not
 
     def __pos__(self) -> "Tensor":
         return self
-
-    def __invert__(self) -> "Tensor":
-        _require_bools("~", self)
-        return ops.logical_not(self)
 
     def __eq__(self, other: Any) -> "Tensor":  # type: ignore[override]
         return ops.eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented  # x == None is Python's
@@ -281,6 +272,8 @@ class Tensor(Gradients, InPlace, Interop):
     maximum, minimum, clamp, square, reciprocal = ops.maximum, ops.minimum, ops.clamp, ops.square, ops.reciprocal
     eq, ne, lt, le, gt, ge = ops.eq, ops.ne, ops.lt, ops.le, ops.gt, ops.ge
     logical_and, logical_or, logical_not = ops.logical_and, ops.logical_or, ops.logical_not
+    bitwise_and, bitwise_or, bitwise_xor = ops.bitwise_and, ops.bitwise_or, ops.bitwise_xor
+    bitwise_not = ops.bitwise_not
     isnan, isinf, isfinite, equal, allclose = ops.isnan, ops.isinf, ops.isfinite, ops.equal, ops.allclose
     sum, mean, var, std, norm = ops.sum, ops.mean, ops.var, ops.std, ops.norm
     max, min, amax, amin, argmax, argmin = ops.max, ops.min, ops.amax, ops.amin, ops.argmax, ops.argmin
@@ -462,14 +455,6 @@ def nodes_of(what: str, inputs: Iterable[Value]) -> list[Node]:
             raise GraphError(f"{what}: input {i} requires no gradient; call requires_grad_() before computing with it")
         nodes.append(x.node)
     return nodes
-
-
-def _require_bools(operator: str, *operands: Any) -> None:
-    """Raise TypeError unless all operands are bools: minigrad has no bitwise operations on integers."""
-    for x in operands:
-        kind = getattr(x, "dtype", type(x).__name__)
-        if kind != "bool":  # a dtype is equal to its name
-            raise TypeError(f"{operator} is for bools, got {kind}; for truth use logical_and, logical_or, logical_not")
 
 
 _COMPARABLE: Any = (Tensor, np.ndarray, np.generic, bool, int, float)

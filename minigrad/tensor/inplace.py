@@ -268,6 +268,15 @@ class InPlace(Attributes):
     def __imul__(self: T, other: Operand) -> T:  # type: ignore[misc]
         return cast(T, self._augment(other, ops.mul, InPlace.mul_))
 
+    def __iand__(self: T, other: Operand) -> T:
+        return self._update(ops.bitwise_and, other)
+
+    def __ior__(self: T, other: Operand) -> T:
+        return self._update(ops.bitwise_or, other)
+
+    def __ixor__(self: T, other: Operand) -> T:
+        return self._update(ops.bitwise_xor, other)
+
     def __itruediv__(self: T, other: Operand) -> T:  # type: ignore[misc]
         return cast(T, self._augment(other, ops.div, InPlace.div_))
 

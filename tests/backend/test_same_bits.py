@@ -23,10 +23,14 @@ from minigrad.replay.trace import TraceEntry, TraceTree
 pytestmark = pytest.mark.needs("g++")
 FLOATS, WHOLE = ["float32", "float64"], ["int64", "int32", "uint8", "bool"]
 CASTS = [*FLOATS, *WHOLE, "float16", "int16", "int8"]
-UNARY = ["neg", "abs", "sign", "floor", "round", "sqrt", "rsqrt", "relu", "logical_not", "isnan", "isinf", "isfinite"]
+UNARY = [
+    "bitwise_not", "neg", "abs", "sign", "floor", "round", "sqrt", "rsqrt", "relu",
+    "logical_not", "isnan", "isinf", "isfinite",
+]  # fmt: skip
+OF_BITS = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"}
 BINARY = [
     "add", "sub", "mul", "div", "floor_divide", "remainder", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
-    "logical_and", "logical_or",
+    "logical_and", "logical_or", "bitwise_and", "bitwise_or", "bitwise_xor",
 ]  # fmt: skip
 LOGICAL = {*BINARY[8:], *UNARY[-4:], "add", "mul", "maximum", "minimum", "abs", "floor", "round"}  # of bools too
 OF_REALS = {"sqrt", "rsqrt", "div"}
@@ -67,7 +71,7 @@ def elementwise(dtype):
     one = np.dtype(dtype).type(1)
     for x, y in zip(arrays(dtype, 1), arrays(dtype, 2)):
         for name in (*UNARY, *BINARY):
-            if (kind == "b" and name not in LOGICAL) or (kind != "f" and name in OF_REALS):
+            if (kind == "b" and name not in LOGICAL) or name in (OF_BITS if kind == "f" else OF_REALS):
                 continue
             many = [(x,)] if name in UNARY else [(x, y), (x, 1), (0, y), (x, one)]
             yield from ((name, *args) for args in many)

@@ -61,6 +61,7 @@ x.index_fill(-1,mg.tensor([0]),3) x.new_zeros(2) x.new_ones((2,)) x.new_full((2,
 x.new_tensor([1,2]) mg.meshgrid(x.reshape(-1),x.reshape(-1)) x.type(mg.float64) x.nelement() x.is_sparse x.is_cuda
 x.is_complex() mg.empty_like(x[:0]) mg.rand_like(x) mg.randint_like(x,3) mg.FloatTensor([1,2]) mg.DoubleTensor([1])
 mg.LongTensor([1]) mg.IntTensor([1]) mg.ByteTensor([1]) mg.BoolTensor([1])
+x.bitwise_and(x) x.bitwise_or(1) x.bitwise_xor(x) x.bitwise_not()
 x.div(x,rounding_mode="trunc") x.sum(0,dtype=mg.float64)
 x.mv(x[0]) x.reshape(-1).dot(x.reshape(-1)) x.new([1,2]) x.ndimension() mg.searchsorted(x.reshape(-1),x)
 """.split()  # noqa: SIM905

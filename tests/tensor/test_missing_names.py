@@ -176,6 +176,10 @@ SAME = {  # what has PyTorch's name here: how it is called on t, either library;
     "searchsorted": lambda t, x, y: t.searchsorted(t.sort(x, 1)[0], y),
     "searchsorted, right": lambda t, x: t.searchsorted(t.sort(x, 1)[0], x, right=True),
     "searchsorted of one row": lambda t, x, y: t.searchsorted(t.sort(x[0])[0], y),
+    "bitwise_and": lambda t, i: i[0] & t.tensor([6, -3, 1, 255, 2]),
+    "bitwise_or": lambda t, i: (i[0] | 8) ^ (i[0] > 1),
+    "bitwise_xor of uint8": lambda t, i: i[0].to(t.uint8) ^ 255,
+    "bitwise_not": lambda t, i: t.stack([~i[0], ~i[0].to(t.uint8), ~(i[0] > 0)]),
     "uint8 mask": lambda t, x, i: t.where(i[0].to(t.uint8), x, -x),
 }
 

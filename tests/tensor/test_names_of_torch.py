@@ -62,7 +62,7 @@ TWINS = {name: f for name, f in vars(public).items() if hasattr(f, "also_in_plac
 def test_in_place_twins(name):
     """x.exp_() writes x.exp() into x, bools as 0 and 1; so does every op whose result has x's shape."""
     function = TWINS[name]
-    dtype = mg.bool_ if name.startswith("logical") else mg.float32
+    dtype = mg.bool_ if name.startswith(("logical", "bitwise")) else mg.float32
     x, y = ((mg.rand(2, 3) + 0.1).to(dtype) for _ in range(2))
     takes_two = {"other", "exponent"} & {*inspect.signature(function).parameters}
     args = ARGUMENTS.get(function.__name__, (y,) if takes_two else ())

@@ -35,6 +35,8 @@ class Elementwise:
 
     eq, ne, lt, le, gt, ge = np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal
     logical_and, logical_or, logical_not = np.logical_and, np.logical_or, np.logical_not
+    bitwise_and, bitwise_or, bitwise_xor = np.bitwise_and, np.bitwise_or, np.bitwise_xor
+    bitwise_not = np.invert
     isnan, isinf, isfinite = np.isnan, np.isinf, np.isfinite
 
     def cast(self, x, dtype):
