@@ -30,6 +30,8 @@ class _Row(Module, Generic[M]):
             self.append(module)
         return self
 
+    __iadd__ = extend
+
     @overload
     def __getitem__(self, index: int) -> M: ...
     @overload  # type checkers see overlapping overloads: a Sequential is a _Row

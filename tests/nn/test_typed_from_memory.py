@@ -18,6 +18,8 @@ def test_rows():
     named.append(nn.Linear(3, 1)).extend([nn.Tanh()])
     assert len(named) == 4 and named(mg.ones(5, 2)).shape == (5, 1)
     assert isinstance(named[1:], nn.Sequential) and len(named[1:]) == 3 and named[0]._name == "a"
+    named += [nn.ReLU()]
+    assert len(named) == 5
     rows = nn.ModuleList([nn.Linear(1, 1) for _ in range(3)])
     first = rows[0]
     assert isinstance(rows[:2], nn.ModuleList) and rows[:2][0] is first and first._name == "0"
