@@ -9,7 +9,7 @@ import numpy as np
 from ..autograd import no_grad
 from ..base import cli
 from ..nn import GPT
-from ..nn import functional as F
+from ..study import prediction_losses
 from ..tensor import Tensor, tensor
 from ..training.runs import load_char_model
 from ..training.text import CharVocab, read_corpus, split
@@ -20,8 +20,8 @@ class Reading:
     """A model, and a text for it: B sequences of T characters.
 
     loss(model, *batch): the number that is differentiated. of: its short name, which fits into a sentence. meaning: its
-    definition, in words. losses: (B, T), the loss of the prediction at each position, or None for a difference of
-    logits."""
+    definition, in words. has_predictions: True if it is the mean loss of the predictions at all positions, False
+    for a difference of logits."""
 
     model: GPT
     vocab: CharVocab
@@ -36,14 +36,17 @@ class Reading:
         return f"{self.meaning}: {self.loss(self.model, *self.batch).item():.4f}"
 
     @property
+    def has_predictions(self) -> bool:
+        return len(self.batch) == 2
+
+    @property
     def losses(self) -> np.ndarray | None:
-        if len(self.batch) == 1:
+        """The loss of the prediction at each position, (B, T); None if there are no predictions."""
+        if not self.has_predictions:
             return None
-        x, y = self.batch
         with no_grad():
-            logits = self.model(x)[0]  # (B, T, V)
-            each = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1), reduction="none")
-        return each.numpy(force=True).reshape(x.shape)
+            losses = prediction_losses(self.model, *self.batch)
+        return losses.numpy() * losses.numel()
 
     def sequences(self) -> list[tuple[Tensor, ...]]:
         """The batch as batches of one sequence each."""

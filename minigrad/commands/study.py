@@ -30,11 +30,16 @@ TOP = 100  # edges that are cut, a forward each for the text and for each of its
 def report(args):
     """Trace the loss on the text, write the report, and print its table."""
     text = _read(args, sequences=4)
+    if args.by_prediction and not text.has_predictions:
+        raise cli.CommandError("--by-prediction splits the mean loss: leave out --right and --wrong")
     cli.file_to_write(args.out, "--out", "heads.html", ".html", ".htm")
     with cli.as_command_errors(ValueError), cli.busy() as say:  # heads that do not exist; a file larger than --limit
         say("tracing")
         with study.trace_heads(text.model, layers=args.layers, heads=args.heads) as trace:
-            text.loss(text.model, *text.batch).backward()
+            if args.by_prediction:
+                trace.backward(study.prediction_losses(text.model, *text.batch))
+            else:
+                text.loss(text.model, *text.batch).backward()
         say("silencing each head in turn")
         importance = {"ablate": study.head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
         edges = study.flow(text.model, text.batch, text.loss, args.method, args.top)
@@ -102,6 +107,11 @@ def _add_report(command):
     command.add_argument("--layers", type=_several, metavar="L,L", help="only these, by number or path (default: all)")
     command.add_argument("--heads", type=_several, metavar="H,H",
                          help="only these, such as 0.3,1.1, or 0: head 0 of each layer (default: all)")  # fmt: skip
+    command.add_argument(
+        "--by-prediction",
+        action="store_true",
+        help="show also what each prediction sends to a head, by a backward pass for each position",
+    )
     command.add_argument("--limit", type=cli.number(float, above=0, at_most=10**6), default=LIMIT / 1e6, metavar="MB",
                          help="largest size of the file (default: %(default)g)")  # fmt: skip
     _add_method(command)

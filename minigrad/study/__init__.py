@@ -31,13 +31,14 @@ from .flow import Edges, Flow, flow
 from .cut import cut_gradient
 from .lesson import Lesson, lesson
 from .importance import (
-    METHODS, ablate_heads, grouped, head_importance, importance_table, losses_without, mean_loss, ranked,
+    METHODS, ablate_heads, grouped, head_importance, importance_table, losses_without, mean_loss, prediction_losses,
+    ranked,
 )  # fmt: skip
 
 __all__ = [
     "attention_layers", "head_weights", "attention_to", "duplicate", "entropy", "induction", "previous", "STATS",
     "Stat", "HeadTable", "HeadTrace", "LayerTrace", "OneHead", "trace_heads", "Ledger", "ledger", "head_scores",
     "repeated_tokens", "AttentionOnly", "Part", "Edges", "Flow", "flow", "METHODS", "ablate_heads",
-    "grouped", "head_importance", "importance_table", "losses_without", "mean_loss", "ranked", "cut_gradient",
-    "Lesson", "lesson",
+    "grouped", "head_importance", "importance_table", "losses_without", "mean_loss", "prediction_losses", "ranked",
+    "cut_gradient", "Lesson", "lesson",
 ]  # fmt: skip

@@ -41,7 +41,7 @@ from ..nn.attention import force_impl
 from ..tensor import Tensor
 from ..typing import Array
 from .cut import EdgeCut
-from .importance import returned_loss, value_of
+from .importance import prediction_losses, returned_loss, value_of
 from .layers import undisturbed
 from .names import Part, part_of
 from .stream import Pass, Write, kind_of_input, stream_of
@@ -65,7 +65,8 @@ class Flow:
     sources: the Parts that write. inputs: [(Part, "q", "k", "v", or "" for a part with one input)], the readers.
     edges: an array (sources, inputs), by `method`; 0 where the source comes after the reader, nan where an edge was not
     cut. errors: the standard errors of `edges` over the sequences of the batch, nan if unknown. first_order: the edges
-    to first order, whatever the method. loss: a float. stopped: True if Ctrl-C ended the cutting early."""
+    to first order, whatever the method. loss: a float. stopped: True if Ctrl-C ended the cutting early. predictions:
+    with by_prediction=True, a Flow of each prediction, whose edges and losses add up to these."""
 
     method = "first_order"
     stopped = False
@@ -77,6 +78,7 @@ class Flow:
         self.sources, self.inputs, self.loss = list(sources), list(inputs), loss
         self.edges = self.first_order = edges
         self.errors = errors
+        self.predictions: list[Flow] = []
         self._known = known  # (sources, inputs) bool: True where there is an edge and it has been measured
         self._heads: dict[str, list[int]] = {}  # {path of an attention layer: the numbers of its heads}
         for part in self.sources:
@@ -198,6 +200,7 @@ def flow(
     top: int | None = None,
     between: Iterable[Part | str] | None = None,
     errors: bool = False,
+    by_prediction: bool = False,
 ) -> Flow:
     """Return the Flow of gradients between the parts of a model, for loss(model, *batch).
 
@@ -220,6 +223,10 @@ def flow(
                  mean or sum over sequences, so each argument of the batch must be a Tensor (B, …). To first order
                  they cost nothing, and are always given if B > 1
 
+    by_prediction: True: give in flow.predictions a Flow for each prediction, of its loss alone. loss then returns
+    (B, P), the losses of P predictions in each sequence, whose sum is differentiated; by default prediction_losses.
+    To first order only, by a backward for each prediction.
+
     Cutting shows its progress on a terminal, and warns if it will take more than a minute. After Ctrl-C, the Flow has
     the edges that were cut until then.
 
@@ -235,7 +242,14 @@ def flow(
         raise ValueError(unknown("method", method, METHODS))
     if top is not None and (not isinstance(top, (int, np.integer)) or top < 1):
         raise ValueError(f"top must be at least 1, or None, got {top!r}")
+    if by_prediction and method != "first_order":
+        raise ValueError("by_prediction=True is to first order only")
     stream = stream_of(model)
+    if by_prediction:
+        measured = Pass(model, stream, batch, prediction_losses if loss is returned_loss else loss, by_prediction)
+        result = _first_order(measured)
+        result.predictions = [_first_order(of_one) for of_one in measured.predictions()]
+        return result
     result = _first_order(Pass(model, stream, batch, loss))
     if method == "cut":
         ends = None if between is None else {result._find(name, result.sources + result._readers) for name in between}

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..autograd import enable_grad
 from ..base.errors import unknown
+from ..nn import functional as F
 from ..tensor import Tensor, grad, ones, tensor
 from ..typing import Array
 from .layers import as_float64, as_list, attention_layers, numbers_of_heads, undisturbed
@@ -29,6 +30,20 @@ def returned_loss(model, *batch):
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         raise ValueError(f"{type(model).__name__} returns no loss for these {len(batch)} arguments: pass loss=")
     return loss
+
+
+def prediction_losses(model: "Module", x: Tensor, y: Tensor) -> Tensor:
+    """Return the loss of each prediction, divided by the number of predictions: (B, T). Their sum is the mean loss.
+
+    model(x) returns the logits (B, T, V), alone or, as nn.GPT does, as the first of a tuple. y (B, T): the targets, and
+    -100 where there is none; the loss there is 0. Raises ValueError for logits of another shape."""
+    output = model(x)
+    logits = output[0] if isinstance(output, tuple) else output
+    if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != y.shape:
+        got = getattr(logits, "shape", type(logits).__name__)
+        raise ValueError(f"the model must return logits (B, T, V) for targets {y.shape}, got {got}: pass loss=")
+    each = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), y.reshape(-1), reduction="none")
+    return each.reshape(y.shape) / (y != -100).sum()
 
 
 def value_of(loss, model, batch):

@@ -67,6 +67,12 @@ def before_rotary(dy):
     return grad(y, x, tensor(dy, dtype=float64))[0].numpy()
 
 
+def only_prediction(losses: Tensor, p: int) -> Tensor:
+    """Return weights for losses (B, P): 1 for prediction p of each sequence, 0 for the others."""
+    is_p = np.arange(losses.shape[1]) == p
+    return losses.constant(np.broadcast_to(is_p, losses.shape)).to(losses.dtype)
+
+
 def as_float64(x):
     """Return a Tensor or an array as an array of float64."""
     return np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, np.float64)

@@ -31,6 +31,7 @@ from .stats import STATS
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "state.js"
 LIMIT = 30_000_000  # bytes of the file: a larger one opens slowly on a phone
+PREDICTION_BYTES = 6_000_000  # the most that maps of dS by prediction take, before they are deflated
 EDGES_PER_PART = 12  # the page has this many of the largest edges to each part, and from each part
 
 
@@ -69,7 +70,11 @@ class LayerView:
     heads: their numbers. pattern: (B, nh, T, S), 0 where a query does not see a key. gradients: {label: (B, nh, T, S)},
     such as dS and dP; nan and infinity are marked in the page. stats: {name: (nh,)}, nan if unknown. by_token: {label:
     (B, nh, T or S)}, the sizes of dz and dq for each query and of dk and dv for each key. is_cross: True for
-    cross-attention. name: the prefix of the names of heads, such as "1"; "": the layer's path."""
+    cross-attention. name: the prefix of the names of heads, such as "1"; "": the layer's path.
+
+    by_prediction: {"gate_grad by prediction": (B, nh, T)}, the part of gate_grad that comes from each of T predictions,
+    and {"dS by prediction": (B, nh, K, T, S)}, the part of dS from each of K predictions, whose positions are in
+    prediction_of (B, nh, K)."""
 
     heads: list[int]
     pattern: np.ndarray
@@ -78,6 +83,8 @@ class LayerView:
     by_token: dict[str, np.ndarray] = field(default_factory=dict)
     is_cross: bool = False
     name: str = ""
+    by_prediction: dict[str, np.ndarray] = field(default_factory=dict)
+    prediction_of: np.ndarray | None = None
 
     @property
     def maps(self) -> dict[str, np.ndarray]:
@@ -85,6 +92,26 @@ class LayerView:
         or by rounding, is 0 in all of these maps, and is not shown."""
         seen = (self.pattern > 0).any(1, keepdims=True)
         return {"pattern": self.pattern, **{label: np.where(seen, x, 0) for label, x in self.gradients.items()}}
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """All arrays, in the order in which the page has them."""
+        return [*self.maps.values(), *self.by_token.values(), *self.by_prediction.values()]
+
+
+def add_predictions(gradients):
+    """Set by_prediction of LayerViews. gradients: {LayerView: (gate (P, B, nh), dS (P, B, nh, T, S)), or None}.
+
+    Each head gets the dS of the K predictions with the largest parts of its gate_grad. K is as large as
+    PREDICTION_BYTES allow for all views. Views with other numbers of predictions and queries get none."""
+    fitting = {view: each for view, each in gradients.items() if each and len(each[0]) == view.pattern.shape[2]}
+    cells = sum(view.pattern.size / 2 for view in fitting)  # a mask hides about half of them
+    for view, (gate, dS) in fitting.items():
+        K = min(len(gate), int(PREDICTION_BYTES / 4 / cells))
+        view.by_prediction["gate_grad by prediction"] = gate = np.moveaxis(gate, 0, -1)  # (B, nh, P)
+        view.prediction_of = largest = np.argsort(-np.abs(gate), axis=-1, kind="stable")[..., :K]
+        dS = np.moveaxis(dS, 0, 2)  # (B, nh, P, T, S)
+        view.by_prediction["dS by prediction"] = np.take_along_axis(dS, largest[..., None, None], 2)
 
 
 def write(path, views, **options):
@@ -129,7 +156,7 @@ def page(
         "losses": None if losses is None else _losses(losses, layer_entries[0]),
         "flow": None if flow is None else _flow_data(flow, views),
     }
-    packed = _packed([x for view in views.values() for x in (*view.maps.values(), *view.by_token.values())])
+    packed = _packed([x for view in views.values() for x in view.arrays])
     text = "" if len(packed) > limit else _filled(title, data, packed)
     if not text or len(text.encode()) > limit:
         raise ValueError(
@@ -188,6 +215,8 @@ def _layer_entry(path, view):
         "isCross": bool(view.is_cross),
         "kinds": ["pattern", *map(str, view.gradients)],
         "byToken": [[str(name), x.shape[-1]] for name, x in view.by_token.items()],
+        "byPrediction": [[name, x[0, 0].size] for name, x in view.by_prediction.items()],
+        "predictionOf": None if view.prediction_of is None else view.prediction_of.tolist(),
     }
 
 

@@ -22,9 +22,9 @@ from ..autograd import enable_grad
 from ..nn import Embedding, LayerNorm, Module, ModuleList, MultiheadAttention, RMSNorm, Sequential
 from ..nn.gpt.model import Block
 from ..nn.utils import evaluating
-from ..tensor import Tensor, grad, zeros
+from ..tensor import Tensor, grad, ones_like, zeros
 from .importance import check_batch, value_of
-from .layers import as_float64, attention_layers
+from .layers import as_float64, attention_layers, only_prediction
 from .names import Part, layer_names
 from .trace import trace_heads
 
@@ -181,13 +181,16 @@ def kind_of_input(part, p):
 
 
 class Pass:
-    """One forward and backward of loss(model, *batch), with the values and gradients of a Stream.
+    """A forward of loss(model, *batch), and a backward, with the values and gradients of a Stream.
 
     x: {(module, "in" or "out"): the input or output of the module}, arrays (B, T, C), float64. dx: their gradients, for
     the keys at which one is needed. trace: a HeadTrace of all heads. loss: a float. dtype: of the stream in the model.
-    Gradients of parameters are not computed, so frozen parameters make no difference."""
+    Gradients of parameters are not computed, so frozen parameters make no difference.
 
-    def __init__(self, model, stream, batch, loss):
+    by_prediction: loss returns (B, P) losses, whose sum is differentiated. predictions() then differentiates the losses
+    of one prediction after the other."""
+
+    def __init__(self, model, stream, batch, loss, by_prediction=False):
         check_batch(batch)
         self.x, self.dx, self.dtype = {}, {}, None
         self.stream, self._probes = stream, _probes(stream)
@@ -199,19 +202,32 @@ class Pass:
             handles.append(stream.embedding.register_forward_hook(self._after))
         try:
             with evaluating(model), trace_heads(model) as self.trace, enable_grad():
-                value = value_of(loss, model, batch)
-                if not value.requires_grad:
+                self._losses = _losses(loss, model, batch) if by_prediction else value_of(loss, model, batch)
+                if not self._losses.requires_grad:
                     raise ValueError("the loss does not depend on the residual stream, or requires no gradient")
-                gradients = grad(value, list(self._zeros.values()), allow_unused=True)
+                self._differentiate(ones_like(self._losses.detach()), retain_graph=by_prediction)
         finally:
             for handle in handles:
                 handle.remove()
         for key, probe in self._probes.items():
             if key not in self.x:
                 raise ValueError(f"{probe.name} did not run for this loss")
+
+    def _differentiate(self, weights, retain_graph):
+        """Set dx, the gradients in the trace, and loss to those of the losses times `weights`, summed."""
+        self.trace.clear_gradients()
+        zeros = list(self._zeros.values())
+        gradients = grad(self._losses, zeros, weights, retain_graph=retain_graph, allow_unused=True)
         for key, g in zip(self._zeros, gradients):
             self.dx[key] = np.zeros_like(self.x[key]) if g is None else as_float64(g)
-        self.loss = value.item()
+        self.loss = (self._losses.detach() * weights).sum().item()
+
+    def predictions(self) -> "Iterator[Pass]":
+        """Yield this Pass once for each prediction, with the gradients of its losses in all sequences."""
+        P = self._losses.shape[1]
+        for p in range(P):
+            self._differentiate(only_prediction(self._losses, p), retain_graph=p < P - 1)
+            yield self
 
     def _keep(self, key, x):
         """Keep the value of a Tensor under a key. Return the Tensor, plus zeros if its gradient is needed."""
@@ -290,6 +306,15 @@ class Pass:
         if bias is not None:
             y = np.broadcast_to(as_float64(bias), dy.shape)
             yield Write([Part(f"{sublayer.path}.bias")], y[None], [(y * dy).sum()])
+
+
+def _losses(loss, model, batch):
+    """loss(model, *batch), a Tensor (B, P). Raises ValueError for anything else."""
+    losses = loss(model, *batch)
+    if not isinstance(losses, Tensor) or losses.ndim != 2:
+        got = getattr(losses, "shape", type(losses).__name__)
+        raise ValueError(f"by_prediction=True needs a loss function that returns losses (B, P), got {got}")
+    return losses
 
 
 # ---------------------------------------------------------------------------------------------------------------- norms

@@ -24,7 +24,16 @@ from ..nn.heads import INPUTS, OUTPUT, POINTS, check_heads
 from ..tensor import Tensor
 from ..typing import Array, FilePath
 from . import report
-from .layers import WEIGHTS, as_float64, as_list, attention_layers, before_rotary, head_weights, numbers_of_heads
+from .layers import (
+    WEIGHTS,
+    as_float64,
+    as_list,
+    attention_layers,
+    before_rotary,
+    head_weights,
+    numbers_of_heads,
+    only_prediction,
+)  # fmt: skip
 from .models import AttentionOnly
 from .names import head_of, layer_names, part_of, path_of
 from .stats import GRADIENTS, POSITIONS, STATS, TOKENS, HeadTable
@@ -43,7 +52,8 @@ SHAPES = {  # {attribute of a LayerTrace with an axis of heads: its shape}
 }  # fmt: skip
 SHARED = [*INPUTS, OUTPUT]  # values that all heads share
 WITHOUT_HEADS = [*SHARED, f"{OUTPUT}_grad"]  # values without an axis of heads
-NAMES = [*SHAPES, *SHARED, *(f"{name}_grad" for name in [*SHAPES, *SHARED]), *WEIGHTS]
+BY_PREDICTION = "scores_grad_by_prediction", "gate_grad_by_prediction"  # set by HeadTrace.backward
+NAMES = [*SHAPES, *SHARED, *(f"{name}_grad" for name in [*SHAPES, *SHARED]), *WEIGHTS, *BY_PREDICTION]
 
 
 @contextmanager
@@ -98,6 +108,7 @@ class HeadTrace:
     None if there is no such argument or several."""
 
     tokens: Array | None = None
+    _with_grads = True
 
     def __init__(self, layers: "Mapping[str, MultiheadAttention]", heads: Mapping[str, Sequence[int]]) -> None:
         """heads: {path of every attention layer of the model: the numbers of its traced heads}."""
@@ -127,6 +138,38 @@ class HeadTrace:
         if path not in self.layers:
             raise KeyError(f"{path} is not traced: {', '.join(self.layers)}")
         return list(self._calls[path])
+
+    def clear_gradients(self) -> None:
+        """Forget all gradients so far, before another backward."""
+        for calls in self._calls.values():
+            for layer in calls:
+                layer._take_gradients()
+
+    def backward(self, losses: Tensor) -> None:
+        """Do the backward of losses.sum(), prediction by prediction, so that the trace knows what each one sends back.
+
+        losses: (B, P), the losses of P predictions in each sequence, such as study.prediction_losses(model, x, y). The
+        gradients of the trace and every .grad are those of losses.sum().backward(), up to rounding. Besides, each
+        LayerTrace has scores_grad_by_prediction (P, B, n, T, S) and gate_grad_by_prediction (P, B, n), whose sums over
+        P are scores_grad, and the gradient of a gate on each head in each sequence.
+
+        This takes P backward passes, and memory for P times scores_grad: trace_heads(heads=…) keeps it for some heads
+        only. Raises ValueError unless losses have two dims."""
+        if losses.ndim != 2:
+            raise ValueError(f"backward by prediction needs losses (B, P), got shape {losses.shape}")
+        if not self._with_grads:
+            raise RuntimeError("backward by prediction needs trace_heads(grads=True)")
+        layers = [layer for path in self for layer in self.calls(path)]
+        for layer in layers:
+            layer._predictions.clear()
+        P = losses.shape[1]
+        for p in range(P):
+            earlier = [layer._take_gradients() for layer in layers]
+            losses.backward(only_prediction(losses, p), retain_graph=p < P - 1)
+            for layer, gradients in zip(layers, earlier):
+                layer._end_prediction(gradients)
+        for layer in layers:
+            layer._join_predictions()
 
     def __iter__(self) -> Iterator[str]:
         """The paths of the layers that have run."""
@@ -173,7 +216,7 @@ class HeadTrace:
         the head with the largest number in the first. flow: a study.Flow of the same loss. of: the name of the
         differentiated quantity. losses: (B, T), the loss of the prediction at each position, which shades the text.
         lessons: study.Lessons of some heads, which become maps. limit: bytes; raises ValueError if the file would be
-        larger."""
+        larger. After HeadTrace.backward, a click on a prediction shows what comes from it."""
         table, names = self.table(), layer_names(self._heads)
         for name, column in (importance or {}).items():
             if name in table.stats:
@@ -182,6 +225,7 @@ class HeadTrace:
                 path_of(layer, self._heads)
             table[name] = {p: np.asarray(column[p])[list(self._heads[p])] for p in self if p in column}
         views = {p: self._last(p).view(table, names[p]) for p in self}
+        report.add_predictions({views[p]: self._last(p)._by_prediction() for p in self})
         for lesson in lessons:
             layer, head = head_of(lesson.head, self._heads)
             view = views[layer]
@@ -218,6 +262,7 @@ class HeadTrace:
 
     def _watch(self, model, grads):
         """Register the hooks, and return their handles."""
+        self._with_grads = grads
         handles = [model.register_forward_pre_hook(self._keep_tokens)]
         for path, layer in self.layers.items():
             if self._heads[path]:
@@ -251,7 +296,11 @@ class LayerTrace:
 
     The gradients q_grad, k_grad, v_grad, scores_grad, pattern_grad and z_grad have the same shapes. They are sums over
     all backward passes so far, and raise RuntimeError before the first. (Katz and Wolf, 2024, call scores_grad reversed
-    attention.) Values of the whole layer, and weights:
+    attention.) After HeadTrace.backward there are also
+
+        scores_grad_by_prediction (P, B, n, T, S), gate_grad_by_prediction (P, B, n)
+
+    Values of the whole layer, and weights:
 
         x_q (B, T, C), x_k (B, S, C), x_v (B, S, C)             the layer's query, key and value; often one array
         y (B, T, C), y_grad                                     its output
@@ -268,6 +317,8 @@ class LayerTrace:
         self.path, self.layer, self.heads, self.scale, self._arrays = path, layer, heads, scale, arrays
         self.gates = np.array([layer.head(h).gate for h in heads])
         self._inputs: dict[str, Tensor] = {}  # {point: the layer's input}, during the forward
+        # In HeadTrace.backward: dS and the gradient of a gate from each prediction, None if it does not depend on them.
+        self._predictions: list[tuple[Array, Array] | None] = []
 
     def __getattr__(self, name: str) -> Array:
         if name.startswith("__") or name not in NAMES:
@@ -279,6 +330,8 @@ class LayerTrace:
             p = value.removeprefix("x_")
             return self.projection_grad(p) @ self._arrays[f"W_{p.upper()}"].swapaxes(1, 2)
         where = self.path or "the layer"
+        if name in BY_PREDICTION:
+            raise RuntimeError(f"there is no {name} in {where}: call backward(losses) of the HeadTrace")
         if name == value:
             raise RuntimeError(f"there is no {name} in {where}: it was not computed")
         raise RuntimeError(
@@ -335,6 +388,10 @@ class LayerTrace:
         stats = {stat: table[stat].get(self.path, unknown_values) for stat in table.stats}
         return report.LayerView(list(self.heads), self.pattern, gradients, stats, by_token, self.is_cross, name)
 
+    def _by_prediction(self):
+        """(gate_grad_by_prediction, scores_grad_by_prediction), or None without a backward of HeadTrace."""
+        return tuple(self._arrays[name] for name in BY_PREDICTION[::-1]) if BY_PREDICTION[0] in self._arrays else None
+
     def _keep(self, point, x, grads):
         """Keep the value at a head hook's point, and with grads=True its gradients too."""
         if point in INPUTS:  # inputs that are the same Tensor share an array
@@ -360,6 +417,29 @@ class LayerTrace:
         # A new array: the caller may have kept the old one.
         self._arrays[name] = self._arrays[name] + g if name in self._arrays else g
 
+    def _take_gradients(self):
+        """Remove the gradients so far from this trace, and return them as {name: array}."""
+        names = [name for name in self._arrays if name.endswith("_grad")]
+        return {name: self._arrays.pop(name) for name in names}
+
+    def _end_prediction(self, earlier):
+        """Keep what the backward of one prediction has left here, and add the gradients of `earlier` ones to it."""
+        if self.has_grads:
+            self._predictions.append((self.scores_grad, (as_float64(self.z_grad) * self.z).sum((2, 3))))
+        else:
+            self._predictions.append(None)
+        for name, g in earlier.items():
+            self._arrays[name] = self._arrays[name] + g if name in self._arrays else g
+
+    def _join_predictions(self):
+        """Make arrays of what _end_prediction has kept, unless no prediction depends on this forward."""
+        reached = next((each for each in self._predictions if each is not None), None)
+        if reached is not None:
+            nothing = tuple(map(np.zeros_like, reached))
+            by_name = zip(BY_PREDICTION, zip(*(each or nothing for each in self._predictions)))
+            self._arrays |= {name: np.stack(each) for name, each in by_name}
+        self._predictions.clear()
+
     def _traced_heads(self, point, x, scale):
         """x as an array: the traced heads (B, n, …) of a value (B, nh, …), all of the output y; q kᵀ times scale."""
         array = x.numpy(force=True)
@@ -379,6 +459,8 @@ class OneHead:
         if name in WITHOUT_HEADS:
             return value
         i = self.layer.heads.index(self.head)
+        if name in BY_PREDICTION:
+            return value[:, :, i]
         return value[i] if name in WEIGHTS else value[:, i]
 
     def __dir__(self):

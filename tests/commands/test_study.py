@@ -94,6 +94,15 @@ def test_the_runs_own_text_is_read_where_none_is_given(trained, tmp_path, capsys
     assert "\n4 sequences of 16 characters\n" in capsys.readouterr().out
 
 
+def test_report_by_prediction(trained, saved, tmp_path, capsys):
+    assert run("report", trained[0], "--by-prediction", "-o", tmp_path / "h.html") == 0
+    page = (tmp_path / "h.html").read_text(encoding="utf-8")
+    assert '["gate_grad by prediction", 16]' in page and "gate_grad" in capsys.readouterr().out
+    pair = "--text", TEXT[:9], "--right", TEXT[9], "--wrong", TEXT[0]
+    assert run("report", trained[0], "--by-prediction", *pair) == 2
+    assert "--by-prediction splits the mean loss: leave out --right and --wrong" in capsys.readouterr().err
+
+
 def test_a_text_that_is_gone_or_another(trained, tmp_path, capsys):
     path, _ = trained
     saved = mg.load(path)

@@ -23,8 +23,8 @@ def ran(tmp_path, monkeypatch):
     return names
 
 
-def test_there_are_six():
-    assert len(re.findall(r"^# ", CODE, re.M)) == 6
+def test_there_are_five():
+    assert len(re.findall(r"^# ", CODE, re.M)) == 5
 
 
 def test_a_head_is_patched_and_a_pattern_frozen():
@@ -48,19 +48,6 @@ def test_the_recorded_flow_and_the_loaded_model(ran):
     assert len({each["total"] for each in ran["recorded"]}) == 3
     for p, q in zip(ran["model"].parameters(), ran["again"].parameters(), strict=True):
         np.testing.assert_array_equal(p.detach().numpy(), q.detach().numpy())
-
-
-def test_one_prediction_only():
-    """A prediction at position 9 sends no gradient to later positions."""
-    names = {}
-    exec(compile(CODE.partition("flow_of_one")[0], "README.md", "exec"), names)
-    model, x, only = names["model"], names["x"], names["only"]
-    with study.trace_heads(model) as trace:
-        loss = model(x, only)[1]
-        loss.backward()
-    assert not trace["0.1"].scores_grad[:, 10:].any() and trace["0.1"].scores_grad[:, 9].any()
-    logits, y = model(x)[0], names["y"]
-    assert loss.item() == pytest.approx(mg.nn.functional.cross_entropy(logits[:, 9], y[:, 9]).item(), rel=1e-6)
 
 
 def test_gpt_2s_weights(ran, tmp_path):

@@ -209,3 +209,47 @@ def test_gradients_that_are_not_finite_or_zero(open_page, tmp_path):
         assert page.locator("#readout .value b").nth(1).inner_text() == shown
         page.keyboard.press("ArrowRight")
         settle(page)
+
+
+def test_a_click_on_a_prediction_shows_what_comes_from_it(open_page, model, batch, tmp_path, monkeypatch):
+    with study.trace_heads(model) as trace:
+        trace.backward(study.prediction_losses(model, *batch))
+    page, head = open_page(trace.to_html(tmp_path / "a.html", vocab=VOCAB)), trace["1.2"]
+    page.evaluate("set({ layer: 1, head: 2, gradient: 'dS', sequence: 1 })")
+    page.get_by_role("button", name="this head's gradient").click()
+    settle(page)
+    gates = head.gate_grad_by_prediction[:, 1]
+    sizes = np.sort(np.abs(gates))[::-1]
+    n = np.argmax(np.cumsum(sizes) >= 0.8 * sizes.sum()) + 1
+    assert f"{n} of 12 predictions make up 80 % of it, by size" in words(page, "#shaded")
+    chips = page.locator("#tokens button")
+    assert float(chips.nth(5).get_attribute("title").split()[-3].replace("−", "-")) == pytest.approx(gates[5], rel=0.05)
+    chips.nth(7).click()
+    assert page.evaluate("heads.state().prediction") == 7 and page.evaluate("heads.state().pin") is None
+    assert "Only from the prediction after" in words(page, "#gradient")
+    for q, k in (6, 2), (7, 7), (8, 3):
+        page.evaluate("cell => { state.cell = null; point(cell); }", [q, k])
+        value = float(page.locator("#readout .value b").last.inner_text().replace("−", "-"))
+        kinds = page.locator("#readout .value small").all_inner_texts()
+        shown = dict(zip(map(str.strip, kinds), page.locator("#readout .value b").all_inner_texts()))
+        assert float(shown["dS"]) == pytest.approx(head.scores_grad_by_prediction[7, 1, q, k], rel=1e-3, abs=1e-12)
+        assert value == pytest.approx(head.pattern_grad[1, q, k], rel=1e-3)
+    page.keyboard.press("Escape")
+    page.evaluate("set({}); state.cell = null; point([6, 2])")
+    shown = page.locator("#readout .value b").nth(1).inner_text()
+    assert float(shown) == pytest.approx(head.scores_grad[1, 6, 2], rel=1e-3)
+    # A page with room for the maps of few predictions says so of the others.
+    monkeypatch.setattr("minigrad.study.report.PREDICTION_BYTES", 4 * 2 * 6 * 72 * 3)
+    page = open_page(trace.to_html(tmp_path / "b.html", vocab=VOCAB))
+    page.evaluate("set({ layer: 1, head: 2, gradient: 'dS', sequence: 1, marked: 'gate' })")
+    order = np.argsort(-np.abs(gates))
+    page.locator("#tokens button").nth(int(order[2])).click()
+    assert page.locator("#gradient .none").is_hidden()
+    page.locator("#tokens button").nth(int(order[3])).click()
+    assert "no dS of this prediction" in words(page, "#gradient")
+    assert page.locator("#marks").is_visible()
+
+
+def test_a_page_without_predictions_offers_none(open_page, traced):
+    page = open_page(traced[3])
+    assert page.locator("#marks").is_hidden() and "Click a token to see where it looks." in words(page, "#shaded")

@@ -5,7 +5,7 @@ class Heatmap {
     this.image = el("canvas");  // one pixel for each cell
     this.title = el("span"); this.low = el("small"); this.high = el("small"); this.bar = el("i");
     this.plot = el("div", { className: "plot" }, canvas);
-    this.none = el("p", { className: "none muted", textContent: "no gradient was traced" });
+    this.none = el("p", { className: "none muted", });
     this.legend = el("span", { className: "legend" }, this.low, this.bar, this.high);
     this.note = el("small", { className: "note" });
     const axes = el("small", { className: "axes", textContent: id === "pattern" ? "query ↓ key →" : "" });
@@ -28,11 +28,13 @@ class Heatmap {
     };
   }
   load(kind) {
-    const has = layers[state.layer].kinds.includes(kind);
+    const one = kind === "dS" && state.prediction !== null, traced = layers[state.layer].kinds.includes(kind);
+    const has = traced && !(one && !scoresOfPrediction(state.layer, state.head));
+    this.none.textContent = traced ? "The page has no dS of this prediction: only of those that send the head most."
+      : "no gradient was traced";
     this.plot.hidden = this.legend.hidden = !has; this.none.hidden = has;
     this.title.textContent = kind === "pattern" || kind === "lesson" ? kind : `gradient ${kind}`;
-    this.note.textContent = !has ? "" : own(SIGNS, kind) || (kind === "pattern" ? "How much of each key a query reads."
-      : `Orange: more of it raises ${data.of}. Green: it lowers it.`);
+    this.note.textContent = (one ? `Only from the prediction after ${token(0, state.prediction)} (${state.prediction}). ` : "") + this.says(kind, has);
     this.canvas.ariaLabel = `${this.title.textContent}: arrow keys move from cell to cell, Enter pins the query`;
     this.view = has ? numbers(state.layer, state.head, kind) : null;
     if (!has) return;
@@ -42,6 +44,10 @@ class Heatmap {
     const stops = Array.from({ length: 33 }, (_, i) => css(colour(signed ? i / 16 - 1 : i / 32, signed)));
     this.bar.style.background = `linear-gradient(90deg, ${stops})`;
     this.draw();
+  }
+  says(kind, has) {
+    return !has ? "" : own(SIGNS, kind) || (kind === "pattern" ? "How much of each key a query reads."
+      : `Orange: more of it raises ${data.of}. Green: it lowers it.`);
   }
   draw() {
     if (!this.view) return;
@@ -172,9 +178,9 @@ const unpin = el("button", { textContent: "Unpin", onclick: () => {
   release();
   if (chips[q]) { chips[q].tabIndex = 0; chips[q].focus({ preventScroll: true }); }  // the button, which had the focus, is hidden now
 } });
-const release = () => {  // unpins the query, and lets go of the cell that a click holds
+const release = () => {  // unpins the query and the prediction, and lets go of the cell that a click holds
   point(null);
-  set({ pin: null, held: null });
+  set({ pin: null, held: null, prediction: null });
 };
 // True if queries and keys are at the same positions of the same text.
 const sameText = () => {

@@ -4,8 +4,10 @@
 const $ = id => document.getElementById(id);
 const data = JSON.parse($("data").textContent), { layers } = data;
 // cell: the [query, key] that is read, held: the one that was clicked last, pin: the query whose rows are shown,
+// prediction: the one whose part of dS is shown, or null for all; marked: what the text is shaded by, "loss" or "gate".
 // part: the node of the flow whose edges are shown, "all", or null for the head on display.
-const state = { layer: 0, head: 0, sequence: 0, gradient: "", root: true, part: null, cell: null, held: null, pin: null };
+const state = { layer: 0, head: 0, sequence: 0, gradient: "", root: true, part: null, cell: null, held: null, pin: null,
+                prediction: null, marked: "loss" };
 
 // An element. Text from the data is only ever passed to append or textContent, so that it stays text.
 const el = (tag, properties = {}, ...children) => {
@@ -42,12 +44,12 @@ async function unpack() {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   arrays = new Float32Array(await new Response(stream).arrayBuffer());
 }
-// The start of each of a layer's arrays: kinds (sequences, heads, queries, keys), then sizes by token.
+// The start of each of a layer's arrays: kinds (sequences, heads, queries, keys), sizes by token, parts by prediction.
 let end = 0;
 for (const layer of layers) {
   const n = data.sequences * layer.heads.length, cells = layer.queries * layer.keys;
   layer.at = new Map();
-  for (const [name, size] of [...layer.kinds.map(kind => [kind, cells]), ...layer.byToken]) {
+  for (const [name, size] of [...layer.kinds.map(kind => [kind, cells]), ...layer.byToken, ...layer.byPrediction]) {
     layer.at.set(name, end);
     end += n * size;
   }
@@ -56,12 +58,23 @@ const part = (l, h, name, n) => {  // the n numbers of a head in the current seq
   const start = layers[l].at.get(name) + (state.sequence * layers[l].heads.length + h) * n;
   return arrays.subarray(start, start + n);
 };
+// The part of a head's gate_grad from each prediction of the current sequence; undefined if it was not traced.
+const gates = (l, h) => layers[l].byPrediction.length ? part(l, h, GATE, layers[l].queries) : undefined;
+const GATE = "gate_grad by prediction", SCORES = "dS by prediction";
+// The dS of a head that comes from state.prediction alone; undefined if the page does not have it.
+function scoresOfPrediction(l, h) {
+  const { queries, keys, predictionOf } = layers[l], of = predictionOf ? predictionOf[state.sequence][h] : [];
+  const i = of.indexOf(state.prediction), n = queries * keys;
+  return i < 0 ? undefined : part(l, h, SCORES, of.length * n).subarray(i * n, (i + 1) * n);
+}
 // A head's numbers of a kind, in the current sequence. Cells to which no head gives a weight are hidden.
 const views = new Map();
 function numbers(l, h, kind) {
-  const key = `${l} ${h} ${kind} ${state.sequence}`;
+  const one = kind === "dS" && state.prediction !== null;
+  const key = `${l} ${h} ${kind} ${state.sequence} ${one ? state.prediction : ""}`;
   if (views.has(key)) return views.get(key);
-  const { queries: rows, keys: columns, heads } = layers[l], n = rows * columns, values = part(l, h, kind, n);
+  const { queries: rows, keys: columns, heads } = layers[l], n = rows * columns;
+  const values = !one ? part(l, h, kind, n) : scoresOfPrediction(l, h) || new Float32Array(n).fill(NaN);
   const patterns = heads.map((_, i) => part(l, i, "pattern", n));
   const hidden = values.map((_, j) => patterns.some(pattern => pattern[j]) ? 0 : 1);
   let top = 0, squares = 0;

@@ -9,6 +9,7 @@ const toggles = (place, key, options) => options.map(([value, textContent]) => {
 });
 const pressed = [...toggles("gradients", "gradient", gradients.map(kind => [kind, kind])),
                  ...toggles("shades", "root", [[true, "root"], [false, "linear"]]),
+                 ...toggles("marks", "marked", [["loss", "the loss"], ["gate", "this head's gradient"]]),
                  ...toggles("edges", "part", [[null, "this head"], ["all", "all"]])];
 let painted = "";
 function set(change) {
@@ -17,6 +18,7 @@ function set(change) {
   const layer = layers[state.layer], [q, k] = state.cell || [0, 0];
   state.head = clamp(state.head, 0, layer.heads.length - 1);
   if (state.pin >= layer.queries) state.pin = null;
+  if (state.prediction >= layer.queries || !layer.byPrediction.length || state.marked !== "gate") state.prediction = null;
   if (q >= layer.queries || k >= layer.keys) state.cell = state.held = null;
   $("name").textContent = headName(state.layer, state.head);
   $("name").title = layer.path;
@@ -73,6 +75,7 @@ const counted = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`, about = [count
 $("about").textContent = window.DecompressionStream ? about.join(" · ")
   : "This browser cannot unpack the numbers: it has no DecompressionStream.";
 document.querySelectorAll(".of").forEach(span => span.textContent = data.of);
+$("marks").hidden = !layers.some(layer => layer.byPrediction.length);
 $("sequences").hidden = data.sequences < 2; $("gradients").hidden = !gradients.length;
 document.querySelector(".maps").classList.toggle("single", !gradients.length);
 mix();

@@ -1,24 +1,42 @@
-// ---- the text, each token shaded by the loss of the prediction made there: a click pins a query
+// ---- the text. Each token is shaded by the loss of the prediction made there, and a click pins a query; or by what that
+// prediction sends to the head on display, and a click shows this alone
 let chips = [], written = "";
 function showText() {
   const { queries, tokens } = layers[state.layer], what = `${state.sequence} ${tokens ? tokens[0] : "-" + queries}`;
   if (written !== (written = what)) {
     chips = Array.from({ length: queries }, (_, i) => el("button", { className: "token", textContent: cut(token(0, i), 24),
-      role: "option", title: `${token(0, i)} (${i})`, onclick: () => set({ pin: state.pin === i ? null : i }) }));
+      role: "option", onclick: () => set(byGates() ? { prediction: state.prediction === i ? null : i }
+                                                   : { pin: state.pin === i ? null : i }) }));
     $("tokens").replaceChildren(...chips);
   }
-  const losses = data.losses && data.losses[state.sequence].length === queries ? data.losses[state.sequence].map(Number) : [];
-  const most = Math.max(0, ...(data.losses || []).flat().map(Number).filter(isFinite));
-  $("shaded").textContent = losses.length ? `Shaded by the loss of the prediction of the next token, up to ${brief(most)}.` : "";
+  const { values, most, signs, says, title } = byGates() ? shadesByGate() : shadesByLoss(queries);
+  const chosen = byGates() ? state.prediction : state.pin;
+  $("shaded").textContent = says;
   chips.forEach((chip, i) => {
-    if (losses.length) {
-      const shade = colour(losses[i] / (most || 1), false, false);
-      Object.assign(chip.style, { background: css(shade), color: inkOn(shade) });
-      chip.title = `${token(0, i)} (${i}); the loss of what comes next: ${format(losses[i])}`;
-    }
-    chip.ariaSelected = chip.ariaCurrent = state.pin === i;
-    chip.tabIndex = i === (state.pin === null ? 0 : state.pin) ? 0 : -1;
+    const shade = values && colour(values[i] / (most || 1), signs, false);
+    Object.assign(chip.style, shade ? { background: css(shade), color: inkOn(shade) } : { background: "", color: "" });
+    chip.title = `${token(0, i)} (${i})${values ? title(values[i]) : ""}`;
+    chip.ariaSelected = chip.ariaCurrent = chosen === i;
+    chip.tabIndex = i === (chosen === null ? 0 : chosen) ? 0 : -1;
   });
+}
+const byGates = () => state.marked === "gate" && !!gates(state.layer, state.head);
+function shadesByLoss(queries) {
+  const losses = data.losses && data.losses[state.sequence].length === queries ? data.losses[state.sequence].map(Number) : null;
+  const most = Math.max(0, ...(data.losses || []).flat().map(Number).filter(isFinite));
+  return { values: losses, most, signs: false, title: v => `; the loss of what comes next: ${format(v)}`,
+           says: "Click a token to see where it looks." + (losses ? ` Shaded by the loss of the prediction of the next token, up to ${brief(most)}.` : "") };
+}
+const MOST_OF = .8;  // the share of the gradient whose predictions are counted
+function shadesByGate() {
+  const values = [...gates(state.layer, state.head)], sizes = values.map(Math.abs).sort((a, b) => b - a);
+  const total = sizes.reduce((a, b) => a + b, 0), most = sizes[0];
+  let sum = 0;
+  const n = sizes.findIndex(v => (sum += v) >= MOST_OF * total) + 1;
+  const says = "Shaded by what the prediction after each token adds to this head's gate_grad in this sequence. "
+    + (total ? `${n} of ${values.length} predictions make up ${100 * MOST_OF} % of it, by size. ` : "")
+    + "Orange: more of the head raises that loss. Green: it lowers it. Click a token to see the dS of its prediction alone.";
+  return { values, most, signs: true, says, title: v => `; what comes next adds ${signed(v)} to gate_grad` };
 }
 $("tokens").onkeydown = event => {  // the text is one tab stop
   const by = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1, Home: -Infinity, End: Infinity }[event.key];
