@@ -177,3 +177,30 @@ def test_a_head_is_taught_through_its_keys(teaches, example, capsys, tmp_path):
     rows = re.findall(r"^.{22} +\d\.\d\d ± \d\.\d\d +\d of 2 +\d\.\d\d ± ", printed, re.MULTILINE)
     assert len(rows) == len(teaches.TRAININGS)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+# ----------------------------------------------------------------------------------- what one step teaches a head
+
+
+def test_bands_add_up():
+    example = load("what_one_step_teaches")
+    model, given = example.task.new_model(0), tuple(x[:8] for x in example.batch())
+    lesson = example.study.lesson(model, given, "0.1")
+    found = example.bands(lesson)
+    assert found["all"] == pytest.approx(lesson.band()) == pytest.approx(found["k"] + found["others"])
+    assert found["others"] == pytest.approx(found["q"] + found["v"] + found["logits"])
+
+
+@pytest.mark.slow
+def test_keys_teach_and_the_others_take_back(capsys, tmp_path):
+    example = load("what_one_step_teaches")
+    example.main(["--seeds", "1", "--steps", "400", "--out", str(tmp_path / "a.png")])
+    printed = capsys.readouterr().out
+    rows = re.findall(r"^ +0 +0\.\d +(\d+) +(\d\.\d\d) +" + r"([+-]\d+\.\d\d) *" * 6 + "$", printed, re.MULTILINE)
+    assert [row[0] for row in rows] == ["100", "200", "300", "400"]
+    for _, score, k, q, v, logits, others, whole in rows:
+        assert 0 <= float(score) <= 1 and float(k) > 0 > float(others)
+        assert float(others) == pytest.approx(float(q) + float(v) + float(logits), abs=0.02)
+        assert float(whole) == pytest.approx(float(k) + float(others), abs=0.02)
+    assert "in 4 of 4 measurements.\nAll others together take it back in 4." in printed
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
