@@ -5,8 +5,9 @@
     minigrad train --resume                           continue a run that stopped, as if it never had
 
 The folder --out gets last.safetensors, from which --resume continues, best.safetensors, with the lowest validation
-loss, and losses.csv. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with status 128
-plus the signal's number. A run is never overwritten: choose another --out, or remove the old run yourself.
+loss, and losses.csv; with --keep also step-*.safetensors, the models of several steps, which `minigrad report`
+compares. On Ctrl-C, SIGTERM or SIGHUP the program finishes its step, saves, and exits with status 128 plus the
+signal's number. A run is never overwritten: choose another --out, or remove the old run yourself.
 """
 
 import math
@@ -69,6 +70,9 @@ def finish(run, out):
     except FloatingPointError as error:
         print(f"({error})")
     print(f"\nwrote {', '.join(str(out / name) for name in (LAST, BEST, LOSSES))}")
+    kept = runs.kept_checkpoints(out)
+    if kept:
+        print(f"kept the models of these steps, as {out / 'step-*.safetensors'}: {', '.join(map(str, kept))}")
     print(f"have it write: {again(run.device, 'sample', out)}")
     further = again(run.device, "train", "--resume", "--steps", 2 * run.settings["steps"], "--out", out)
     print(f"train further: {further}")

@@ -31,6 +31,8 @@ SETTINGS = {  # {name: (default, meaning, limits)}. A checkpoint stores their va
     "clip": (0.0, "largest norm of the gradient; 0: no clipping", dict(at_least=0)),
     "eval_every": (200, "steps between validations, each of which saves the run", dict(at_least=1)),
     "eval_batches": (200, "batches per validation, spread evenly over the split; 0: all of it", dict(at_least=0)),
+    "keep": (0, "checkpoints to keep: of the start, of the last step, and between them", dict(at_least=0)),
+    "keep_doubling": (0, "1: the steps of kept checkpoints double; 0: they are even", dict(at_least=0, at_most=1)),
     "seed": (1337, "of initial weights, batches, dropout and samples", dict(at_least=0, below=2**32)),
 }
 DEFAULTS: dict[str, Any] = {name: row[0] for name, row in SETTINGS.items()} | {"text": []}
@@ -63,6 +65,16 @@ def settings_for_length(characters: int) -> dict[str, Any]:
     dropout = next(dropout for least, dropout in DROPOUT if characters >= least)
     block_size = 2 ** min(7, max(0, (characters // 20).bit_length() - 1))
     return dict(steps=steps, eval_every=max(1, steps // 11), dropout=dropout, block_size=block_size)
+
+
+def steps_to_keep(settings: dict[str, Any]) -> set[int]:
+    """Return the steps whose checkpoints are kept: at most `keep`, from 0 to the last, evenly or doubling."""
+    count, last = settings["keep"], settings["steps"]
+    if count < 2:
+        return {last} if count else set()
+    if settings["keep_doubling"]:
+        return {0} | {-(-last // 2**i) for i in range(count - 1)}
+    return {round(last * i / (count - 1)) for i in range(count)}
 
 
 def model(settings: dict[str, Any], vocab_size: int) -> GPT:

@@ -62,6 +62,7 @@ def _begin(out, given, preset, texts, device, captured, held):
         runs.claim(out, held)
         runs.refuse_another(out)  # another process may have begun a run since
         run.save(out / LAST)
+        run.keep(out)
     return run
 
 
@@ -120,6 +121,8 @@ def _train(run, out):
                 progress.say(f"    {run.sample()}")
                 losses.clear()
             table.row(run.done, loss, val_loss, lr, norm)
+            if first:
+                run.keep(out)
             # All processes decide together, since a signal may reach them at different steps.
             stopping = distributed.average(bool(interrupt.signal or progress.broken)) > 0
             if first and (val_loss is not None or stopping):
@@ -211,14 +214,23 @@ class Run:
 
     def save(self, *paths: Path) -> None:
         """Write the run to each of the paths. Raises CommandError, and writes nothing, if a weight is not finite."""
-        if not all(p.isfinite().all() for p in self.model.parameters()):
-            self.check_finite(math.nan, "some weights are no longer finite")
+        about = self._checked_about()
         generators = {"default": default_generator, "batches": self.batches.generator}
-        about = dict(step=self.done, best_loss=self.best_loss, settings=self.settings, chars=self.vocab.chars)
-        about |= dict(crc=self.crc, config=dataclasses.asdict(self.model.config))
         for path in paths:
             checkpoint.save({"model": self.model, "optimizer": self.optimizer, **generators, **about}, path)
         self.saved = self.done
+
+    def keep(self, folder: Path) -> None:
+        """Write the model to a checkpoint of its own, if the settings want one of this step."""
+        if self.done in recipe.steps_to_keep(self.settings):
+            checkpoint.save({"model": self.model, **self._checked_about()}, runs.kept_at(folder, self.done))
+
+    def _checked_about(self) -> dict[str, Any]:
+        """Return all numbers and words of a checkpoint. Raises CommandError if a weight is not finite."""
+        if not all(p.isfinite().all() for p in self.model.parameters()):
+            self.check_finite(math.nan, "some weights are no longer finite")
+        about = dict(step=self.done, best_loss=self.best_loss, settings=self.settings, chars=self.vocab.chars)
+        return about | dict(crc=self.crc, config=dataclasses.asdict(self.model.config))
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Continue a saved run. Options of the optimizer given now, such as weight_decay, replace the saved ones."""

@@ -3,6 +3,7 @@
 last.safetensors    all that a resumed run needs, as runner.Run.save writes it
 best.safetensors    the same at the lowest validation loss
 losses.csv          a row for each step: step, train, val, lr, grad_norm
+step-00000100.safetensors, …    with --keep: the model after these steps
 """
 
 from contextlib import ExitStack
@@ -19,10 +20,21 @@ from .text import CharVocab
 if TYPE_CHECKING:
     from ..nn.gpt.model import GPT
 
-__all__ = ["FOLDER", "load_char_model", "model_file"]
+__all__ = ["FOLDER", "kept_checkpoints", "load_char_model", "model_file"]
 
 LAST, BEST, LOSSES = "last.safetensors", "best.safetensors", "losses.csv"
 FOLDER = Path("runs/char_lm")  # the run that is trained or read by default
+
+
+def kept_at(folder: Path, step: int) -> Path:
+    """Return the path of the checkpoint that is kept of a step."""
+    return folder / f"step-{step:08}.safetensors"
+
+
+def kept_checkpoints(folder: FilePath) -> dict[int, Path]:
+    """Return {step: path} of the checkpoints that `minigrad train --keep` has left in a run's folder, in order."""
+    found = {path.stem.removeprefix("step-"): path for path in Path(folder).glob("step-*.safetensors")}
+    return {int(step): found[step] for step in sorted(found) if step.isdecimal()}
 
 
 def claim(folder: Path, held: ExitStack) -> None:
@@ -35,7 +47,7 @@ def claim(folder: Path, held: ExitStack) -> None:
 
 def refuse_another(folder: Path) -> None:
     """Raise CommandError if the folder holds a run."""
-    if any((folder / name).exists() for name in (LAST, BEST, LOSSES)):
+    if any((folder / name).exists() for name in (LAST, BEST, LOSSES)) or kept_checkpoints(folder):
         raise CommandError(f"{folder} already holds a run: resume it, or choose another folder")
 
 

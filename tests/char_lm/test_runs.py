@@ -9,7 +9,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.training import runner
+from minigrad.training import recipe, runner, runs
 
 from .runs import SIZES, TINY, WORDS, fails, main, options, rows, same_run, start, state, stop_after
 
@@ -35,7 +35,8 @@ def test_a_run_leaves_all_its_files_and_learns(book, out, capsys):
     assert [command[1:3] for command in (sample, further)] == [["-m", "minigrad"]] * 2
     assert main(*sample[3:], "--prompt=The", "--tokens", 5) == 0 and capsys.readouterr().out.startswith("The")
     assert further[3:] == ["train", "--resume", "--steps", "80", "--out", str(out)]
-    assert main(*further[4:], "--steps", 61) == 0 and state(out)["step"] == 61
+    assert main(*further[4:], "--steps", 61, "--keep", 2) == 0 and state(out)["step"] == 61
+    assert "kept the models of these steps, as" in capsys.readouterr().out
 
 
 def test_the_preset_is_nanogpts_and_options_override_it(book, out):
@@ -266,3 +267,44 @@ def test_samples_show_control_characters_and_what_kept_them_from_being_drawn(tmp
     assert main("--resume", "--out", out, "--steps", 8) == 0 and state(out)["step"] == 8
     assert "    (the logits are not finite)\n" in capsys.readouterr().out
     assert main("sample", out) == 2 and capsys.readouterr().err == "minigrad sample: the logits are not finite\n"
+
+
+def kept(out):
+    return {step: mg.load(path) for step, path in runs.kept_checkpoints(out).items()}
+
+
+def test_models_are_kept_along_the_way(book, out, capsys):
+    assert main(*TINY, "--text", book, "--out", out, "--steps", 12, "--keep", 4) == 0
+    assert [*kept(out)] == [0, 4, 8, 12] == [saved["step"] for saved in kept(out).values()]
+    last, models = state(out)["model"], [saved["model"] for saved in kept(out).values()]
+    assert all(mg.equal(last[name], x) for name, x in models[-1].items())
+    assert len({x["wte.weight"].sum().item() for x in models}) == 4 and "optimizer" not in kept(out)[4]
+    model, vocab, _ = runs.load_char_model(runs.kept_checkpoints(out)[4])
+    assert mg.equal(model.wte.weight, models[1]["wte.weight"]) and vocab.chars == state(out)["chars"]
+    assert main("--resume", "--out", out, "--steps", 24) == 0  # the settings of the run stay
+    assert [*kept(out)] == [0, 4, 8, 12, 16, 24]
+    for name in "last.safetensors", "best.safetensors", "losses.csv":
+        (out / name).unlink()
+    assert "already holds a run" in fails(capsys, *TINY, "--text", book, "--out", out)
+
+
+def test_a_resumed_run_keeps_the_same_models(book, out, tmp_path):
+    typed = *TINY, "--text", book, "--steps", 12, "--keep", 4
+    assert main(*typed, "--out", tmp_path / "whole") == 0
+    with stop_after(6):
+        assert main(*typed, "--out", out) == 130
+    assert [*kept(out)] == [0, 4]
+    assert main("--resume", "--out", out) == 0
+    for path, other in zip(*(runs.kept_checkpoints(each).values() for each in (out, tmp_path / "whole")), strict=True):
+        assert path.read_bytes() == other.read_bytes(), path
+
+
+@pytest.mark.parametrize(
+    "keep, doubling, steps, expected",
+    [
+        (0, 0, 10, []), (1, 0, 10, [10]), (2, 1, 10, [0, 10]), (5, 0, 10, [0, 2, 5, 8, 10]),
+        (6, 1, 100, [0, 7, 13, 25, 50, 100]), (9, 1, 3, [0, 1, 2, 3]), (9, 0, 3, [0, 1, 2, 3]),
+    ],
+)  # fmt: skip
+def test_which_steps_are_kept(keep, doubling, steps, expected):
+    assert sorted(recipe.steps_to_keep(dict(keep=keep, keep_doubling=doubling, steps=steps))) == expected

@@ -117,7 +117,10 @@ def test_defaults_and_presets():
     """The README's figures come from the defaults; the nanogpt presets are nanoGPT's own settings."""
     sizes = dict(n_layer=3, n_head=4, n_embd=96, block_size=128, batch_size=16, dropout=0.0, steps=2200, muon=1)
     rates = dict(lr=0.02, min_lr=1e-3, warmup=10, weight_decay=0.0, clip=0.0)
-    assert sizes | rates | dict(eval_every=200, eval_batches=200, seed=1337, text=[]) == runner.DEFAULTS
+    assert (
+        sizes | rates | dict(eval_every=200, eval_batches=200, keep=0, keep_doubling=0, seed=1337, text=[])
+        == runner.DEFAULTS
+    )
     both = dict(muon=0, lr=1e-3, min_lr=1e-4, warmup=100, weight_decay=0.1, clip=1.0, eval_every=250, eval_batches=0)
     cpu = dict(n_layer=4, n_head=4, n_embd=128, block_size=64, batch_size=12, dropout=0.0, steps=2000)
     gpu = dict(n_layer=6, n_head=6, n_embd=384, block_size=256, batch_size=64, dropout=0.2, steps=5000)
