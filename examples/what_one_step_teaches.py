@@ -46,12 +46,12 @@ def measure(seed, steps):
     """Train a model. Return (number of the head with the largest previous-token score at the end, {step: (that score,
     its Lesson)}, measured every EVERY steps)."""
     model, given, measured = task.new_model(seed), batch(), {}
-    heads = range(model.blocks[0].attn.num_heads)
+    heads = [f"0.{h}" for h in range(model.blocks[0].attn.num_heads)]
 
     def watch(step, loss):
         if step % EVERY == 0:  # which head will win is not known yet: all are measured
             scores = study.head_scores(model, ["previous"], [task.UNSEEN])["previous"][LAYER]
-            measured[step] = [(scores[h], study.lesson(model, given, f"0.{h}")) for h in heads]
+            measured[step] = [*zip(scores, study.lessons(model, given, heads=heads))]
 
     task.train(model, seed, steps=steps, watch=watch)
     winner = int(np.argmax([score for score, _ in measured[max(measured)]]))
@@ -59,13 +59,9 @@ def measure(seed, steps):
 
 
 def bands(lesson):
-    """Return {"k", "q", "v", "logits", "others", "all": previous-token band}, in units of the whole lesson's mean size.
-    "others" is the sum of all but "k"."""
-    cells = np.count_nonzero(lesson.positions)
-    size = np.abs(lesson.positions).sum() / cells
-    found = {name: float(np.diag(change, -1)[1:].mean() / size) for name, change in lesson.by.items()}
-    total = sum(found.values())
-    return found | {"others": total - found["k"], "all": total}
+    """Return {"k", "q", "v", "logits", "others", "all": previous-token band}. "others" is the sum of all but "k"."""
+    found = lesson.bands()
+    return found | {"others": found["all"] - found["k"]}
 
 
 def draw(series, path):

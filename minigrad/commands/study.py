@@ -44,15 +44,32 @@ def report(args):
         importance = {"ablate": study.head_importance(text.model, [text.batch], "ablate", loss=text.loss)}
         edges = study.flow(text.model, text.batch, text.loss, args.method, args.top)
         say("the lesson of a step for each head")
-        heads = [f"{path}.{h}" for path in trace for h in trace[path].heads]
-        lessons = [study.lesson(text.model, text.batch, head, text.loss) for head in heads]
+        lessons = study.lessons(
+            text.model, text.batch, text.loss, [(path, h) for path in trace for h in trace[path].heads]
+        )
+        history = _history(args, text, say)
         say(f"writing {args.out}")
         path = trace.to_html(
             args.out, text.tokens, title=f"{args.checkpoint}: {text.title}", importance=importance, flow=edges,
-            vocab=text.vocab, of=text.of, losses=text.losses, lessons=lessons, limit=int(args.limit * 1e6),
+            vocab=text.vocab, of=text.of, losses=text.losses, lessons=lessons, history=history,
+            limit=int(args.limit * 1e6),
         )  # fmt: skip
     print(f"{text}\n\n{trace.table()}\n\nwrote {path}: {path.stat().st_size / 1e6:.1f} MB")
     return 0
+
+
+def _history(args, text, say):
+    """The History of a run that has kept several models (minigrad train --keep), else None."""
+    kept = runs.kept_checkpoints(args.checkpoint) if args.checkpoint.is_dir() else {}
+    if len(kept) < 2:
+        return None
+
+    def models():
+        for step, path in kept.items():
+            say(f"the heads after step {step:,}")
+            yield step, runs.load_char_model(path, args.device)[0]
+
+    return study.history(models(), text.batch, text.loss)
 
 
 def flow(args):

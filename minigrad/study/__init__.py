@@ -11,6 +11,7 @@
     study.flow(model, (x, y))                       from which later part a head's gradient comes, by Q, K or V
     study.cut_gradient(model, "0.3", "1.2", "k")    a with-block in which no gradient flows along this edge
     study.lesson(model, (x, y), "0.3")              how one training step changes the head's scores, and through what
+    study.history([(0, first), (9, last)], (x, y))  all this over a training, from the models of several steps
     study.head_scores(model)                        previous-token, duplicate-token, induction
     study.head_importance(model, [(x, y)])          by ablation, by gate gradients, or by their integral
     study.ablate_heads(model, ["0.3"])              a with-block in which these heads are silent
@@ -29,7 +30,8 @@ from .models import AttentionOnly
 from .names import Part
 from .flow import Edges, Flow, flow
 from .cut import cut_gradient
-from .lesson import Lesson, lesson
+from .lesson import Lesson, lesson, lessons
+from .history import History, history
 from .importance import (
     METHODS, ablate_heads, grouped, head_importance, importance_table, losses_without, mean_loss, prediction_losses,
     ranked,
@@ -40,5 +42,5 @@ __all__ = [
     "Stat", "HeadTable", "HeadTrace", "LayerTrace", "OneHead", "trace_heads", "Ledger", "ledger", "head_scores",
     "repeated_tokens", "AttentionOnly", "Part", "Edges", "Flow", "flow", "METHODS", "ablate_heads",
     "grouped", "head_importance", "importance_table", "losses_without", "mean_loss", "prediction_losses", "ranked",
-    "cut_gradient", "Lesson", "lesson",
+    "cut_gradient", "Lesson", "lesson", "lessons", "History", "history",
 ]  # fmt: skip

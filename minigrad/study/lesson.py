@@ -12,7 +12,7 @@ a query sees is subtracted.
 dW_Q and dW_K are sums over all later parts that send a gradient to the head, so the lesson is such a sum too. `by` has
 its summands: of the Q, K and V of later heads, of MLPs, and of the logits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,13 @@ class Lesson:
         size = self._mean_size(change)
         return float(np.diag(change, -1)[1:].mean() / size) if size else float("nan")
 
+    def bands(self) -> dict[str, float]:
+        """Return {"q", "k", "v", "mlp", "logits", "all": previous-token band} in one unit, the mean absolute value of
+        the visible cells of the whole lesson: the bands of the summands add up to that of all. nan if the unit is 0."""
+        size = self._mean_size(self.positions) or float("nan")
+        summands = {name: float(np.diag(change, -1)[1:].mean() / size) for name, change in self.by.items()}
+        return summands | {"all": sum(summands.values())}
+
     def _mean_size(self, change):
         return float(np.abs(change).sum() / max(np.count_nonzero(self.positions), 1))
 
@@ -77,19 +84,46 @@ def lesson(model: "Module", batch: Sequence[Any], head: str, loss: Callable[...,
     measured = Pass(model, stream_of(model), batch, loss)
     layers = {sublayer.path: sublayer for sublayer in measured.stream.sublayers if sublayer.is_attention}
     path, number = head_of(head, {path: measured.trace_of(layer).heads for path, layer in layers.items()})
-    sublayer, trace = layers[path], measured.trace_of(layers[path])
-    if not trace.has_grads:
+    if not measured.trace_of(layers[path]).has_grads:
         raise ValueError(f"the loss does not depend on {path or 'the layer'}")
-    scores, visible = _Scores(trace, number), (trace.pattern[:, number] > 0).any(0)  # (T, T)
+    (found,) = _lessons_of_layer(measured, layers[path], [number])
+    return found
+
+
+def lessons(
+    model: "Module", batch: Sequence[Any], loss: Callable[..., Tensor] = returned_loss,
+    heads: Iterable[str | tuple[str, int]] | None = None,
+) -> list[Lesson]:  # fmt: skip
+    """Return the Lessons of several heads, by one forward and one backward. heads: their names, in any order; None: all
+    heads that the loss depends on. The Lessons are in the order of the heads in the model. See lesson()."""
+    measured = Pass(model, stream_of(model), batch, loss)
+    layers = [sublayer for sublayer in measured.stream.sublayers if sublayer.is_attention]
+    numbers = {layer.path: measured.trace_of(layer).heads for layer in layers}
+    wanted = None if heads is None else {head_of(head, numbers) for head in heads}
+    found = []
+    for layer in layers:
+        of_layer = [h for h in numbers[layer.path] if wanted is None or (layer.path, h) in wanted]
+        if of_layer and measured.trace_of(layer).has_grads:
+            found += _lessons_of_layer(measured, layer, of_layer)
+    return found
+
+
+def _lessons_of_layer(measured, sublayer, numbers):
+    """The Lessons of some heads of an attention layer in a Pass."""
+    trace, found = measured.trace_of(sublayer), []
     positions, tokens, ids = _positions_and_tokens(measured, sublayer)
-    by, upstream = {}, _upstream(measured, sublayer)
-    for kind, dy in upstream.items():
-        dq, dk = scores.gradients(dy)
-        by[kind] = _centred(scores.change(positions, dq, dk, at_positions=True), visible)
-    dq, dk = scores.gradients(sum(upstream.values()))
-    of_tokens = scores.change(tokens, dq, dk, at_positions=False)
-    of_tokens = _centred(of_tokens, np.ones(of_tokens.shape, bool))
-    return Lesson(str(sublayer.head(number)), sum(by.values()), by, of_tokens, ids)
+    upstream = _upstream(measured, sublayer)
+    for number in numbers:
+        scores, visible = _Scores(trace, number), (trace.pattern[:, number] > 0).any(0)  # (T, T)
+        by = {}
+        for kind, dy in upstream.items():
+            dq, dk = scores.gradients(dy)
+            by[kind] = _centred(scores.change(positions, dq, dk, at_positions=True), visible)
+        dq, dk = scores.gradients(sum(upstream.values()))
+        of_tokens = scores.change(tokens, dq, dk, at_positions=False)
+        of_tokens = _centred(of_tokens, np.ones(of_tokens.shape, bool))
+        found.append(Lesson(str(sublayer.head(number)), sum(by.values()), by, of_tokens, ids))
+    return found
 
 
 class _Scores:

@@ -29,7 +29,7 @@ from .names import Part
 from .stats import STATS
 
 PAGE = Path(__file__).parent / "page"
-SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "state.js"
+SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "history.js", "state.js"
 LIMIT = 30_000_000  # bytes of the file: a larger one opens slowly on a phone
 PREDICTION_BYTES = 6_000_000  # the most that maps of dS by prediction take, before they are deflated
 EDGES_PER_PART = 12  # the page has this many of the largest edges to each part, and from each part
@@ -61,6 +61,23 @@ class LessonData(Protocol):
 
     head: str
     positions: Array
+
+
+class HistoryData(Protocol):
+    """What the page reads of a study.History."""
+
+    steps: list[int]
+    series: dict[str, dict[str, dict[str, Array]]]
+
+
+HISTORY = {  # {group of a History: (title, meaning)}
+    "scores": ("Scores", "Attention to the token before, to earlier copies of the token, and to what followed these, "
+               "on random tokens that repeat."),
+    "gate_grad": ("Gradient of a gate on the head", "The parts that come through the Q, K or V of later heads, "
+                  "through MLPs, and straight from the logits. Negative: more of the head lowers the loss."),
+    "lesson": ("What the next step teaches", "How far the next step of gradient descent moves the attention towards "
+               "the token before, in units of the mean change of a score, by the same inputs."),
+}  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -124,7 +141,8 @@ def write(path, views, **options):
 
 
 def page(
-    views, *, title, tokens=None, flow=None, meanings=None, matters=None, of="the loss", losses=None, limit=LIMIT,
+    views, *, title, tokens=None, flow=None, meanings=None, matters=None, of="the loss", losses=None, history=None,
+    limit=LIMIT,
 ):  # fmt: skip
     """Return the HTML as a string.
 
@@ -137,6 +155,7 @@ def page(
         there is one).
     of: the name of the differentiated quantity, such as "the loss".
     losses: (B, T), the loss of the prediction at each position, or None.
+    history: a study.History of the same model, or None.
     limit: the most bytes that the file may have.
     Raises ValueError for arrays that do not fit together, and for a page over the limit."""
     if not views:
@@ -155,6 +174,7 @@ def page(
         "of": printable(str(of)),
         "losses": None if losses is None else _losses(losses, layer_entries[0]),
         "flow": None if flow is None else _flow_data(flow, views),
+        "history": None if history is None else _history_data(history, views),
     }
     packed = _packed([x for view in views.values() for x in view.arrays])
     text = "" if len(packed) > limit else _filled(title, data, packed)
@@ -285,6 +305,23 @@ def _flow_data(flow, views):
         "edges": _edges_to_show(flow, index),
         "sums": {index[part]: [[p, _rounded(x)] for p, x in flow.by_input(part).items()] for part in flow.sources},
     }
+
+
+def _history_data(history, views):
+    """A History in the page's data: steps, and for each group its title, meaning and series, [name, [numbers of the
+    steps, for each head of each layer of the report]]."""
+
+    def of_heads(numbers):
+        return [
+            [[_rounded(x) for x in numbers[path][:, head]] for head in view.heads] if path in numbers else []
+            for path, view in views.items()
+        ]
+
+    groups = []
+    for group, (title, meaning) in HISTORY.items():
+        series = [[name, of_heads(numbers)] for name, numbers in history.series[group].items()]
+        groups.append({"title": title, "about": meaning, "series": series})
+    return {"steps": history.steps, "groups": groups}
 
 
 def rows_of(flow):

@@ -60,7 +60,7 @@ def head_scores(
             raise KeyError(unknown("kind of score", kind, KINDS))
     V, T = _size(model, "vocab_size"), _size(model, "block_size")
     for p in periods:
-        if not 1 <= p <= min(V, T // 2):
+        if not 1 <= p <= largest_period(model):
             raise ValueError(
                 f"no period {p}: it takes {p} different tokens, and there are {V}; it takes {2 * p} positions for two "
                 f"repetitions, and there are {T} in block_size"
@@ -82,6 +82,12 @@ def head_scores(
             for idx in repeated_tokens([p] * n, V, T, generator).split(at_once):
                 model(idx.to(device))
     return HeadTable(sums)
+
+
+def largest_period(model):
+    """Return the largest period of random tokens that fits twice into a model's block_size and once into its
+    vocabulary. Raises ValueError for a model without these sizes."""
+    return min(_size(model, "vocab_size"), _size(model, "block_size") // 2)
 
 
 def _size(model, name):

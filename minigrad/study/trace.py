@@ -205,7 +205,8 @@ class HeadTrace:
         self, path: FilePath, tokens: "Texts | None" = None, title: str = "Attention heads",
         importance: Mapping[str, Mapping[str, Array]] | None = None, flow: report.FlowData | None = None,
         vocab: "Callable[[int], str] | Sequence[str] | CharVocab | None" = None, of: str = "the loss",
-        losses: Array | None = None, lessons: Iterable[report.LessonData] = (), limit: int = report.LIMIT,
+        losses: Array | None = None, lessons: Iterable[report.LessonData] = (),
+        history: report.HistoryData | None = None, limit: int = report.LIMIT,
     ) -> Path:  # fmt: skip
         """Write the patterns, their gradients and .table() as one HTML file, and return its path.
 
@@ -215,8 +216,9 @@ class HeadTrace:
         importance: {title: {layer path: (nh,)}}, further bars, such as results of head_importance; the page opens on
         the head with the largest number in the first. flow: a study.Flow of the same loss. of: the name of the
         differentiated quantity. losses: (B, T), the loss of the prediction at each position, which shades the text.
-        lessons: study.Lessons of some heads, which become maps. limit: bytes; raises ValueError if the file would be
-        larger. After HeadTrace.backward, a click on a prediction shows what comes from it."""
+        lessons: study.Lessons of some heads, which become maps. history: a study.History, which becomes lines. limit:
+        bytes; raises ValueError if the file would be larger. After HeadTrace.backward, a click on a prediction shows
+        what comes from it."""
         table, names = self.table(), layer_names(self._heads)
         for name, column in (importance or {}).items():
             if name in table.stats:
@@ -245,6 +247,7 @@ class HeadTrace:
             matters=next(iter(importance or {}), None),
             of=of,
             losses=losses,
+            history=history,
             limit=limit,
         )
 

@@ -94,6 +94,22 @@ def test_the_runs_own_text_is_read_where_none_is_given(trained, tmp_path, capsys
     assert "\n4 sequences of 16 characters\n" in capsys.readouterr().out
 
 
+def test_report_of_a_run_that_kept_models(trained, saved, tmp_path, capsys):
+    path, _ = trained
+    about = mg.load(path)
+    for step in (0, 5, 20):
+        mg.save({**about, "step": step}, path.parent / f"step-{step:08}.safetensors")
+    try:
+        assert run("report", path.parent, "-o", tmp_path / "h.html") == 0
+        page = (tmp_path / "h.html").read_text(encoding="utf-8")
+        assert '"history": {"steps": [0, 5, 20]' in page and '"title": "What the next step teaches"' in page
+        assert run("report", path, "-o", tmp_path / "h.html") == 0  # a single file
+        assert '"history": null' in (tmp_path / "h.html").read_text(encoding="utf-8")
+    finally:
+        for file in path.parent.glob("step-*"):
+            file.unlink()
+
+
 def test_report_by_prediction(trained, saved, tmp_path, capsys):
     assert run("report", trained[0], "--by-prediction", "-o", tmp_path / "h.html") == 0
     page = (tmp_path / "h.html").read_text(encoding="utf-8")

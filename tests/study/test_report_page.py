@@ -253,3 +253,25 @@ def test_a_click_on_a_prediction_shows_what_comes_from_it(open_page, model, batc
 def test_a_page_without_predictions_offers_none(open_page, traced):
     page = open_page(traced[3])
     assert page.locator("#marks").is_hidden() and "Click a token to see where it looks." in words(page, "#shaded")
+
+
+def test_lines_over_training(open_page, traced, model, batch, tmp_path):
+    history = study.history([(0, model), (10, model), (40, model)], batch, periods=[4])
+    page = open_page(traced[0].to_html(tmp_path / "a.html", history=history))
+    page.evaluate("set({ layer: 0, head: 2 })")
+    settle(page)
+    charts = page.locator("#lines figure")
+    assert charts.count() == 3 and "Over training" in words(page, "#history")
+    found = history["0.2"]
+    for chart, group in zip(charts.all(), ("scores", "gate_grad", "lesson")):
+        dots = chart.locator("circle title").all_text_contents()
+        shown = [name for name, x in found[group].items() if x.any()]
+        assert len(dots) == 3 * len(shown)
+        for i, dot in enumerate(dots):
+            step, value = re.fullmatch(r"step (\d+): .* (\S+)", dot).groups()
+            assert int(step) == history.steps[i % 3]
+            assert float(value) == pytest.approx(found[group][shown[i // 3]][i % 3], rel=0.05, abs=1e-9)
+    assert "through K" in words(page, "#lines") and "MLPs" not in " ".join(
+        page.locator("#lines circle title").all_text_contents()
+    )
+    assert open_page(traced[3]).locator("#history").is_hidden()

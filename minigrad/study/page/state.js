@@ -38,7 +38,7 @@ function show() {
   picker.scrollTop += Math.max(0, inner.bottom + 4 - box.bottom) - Math.max(0, box.top + 24 - inner.top);
   picker.scrollLeft += Math.max(0, inner.right + 4 - box.right) - Math.max(0, box.left + 24 - inner.left);
   maps[0].load("pattern"); maps[1].load(state.gradient);
-  for (const part of [read, showFinding, showPinned, showText, showStrip, showFlow, ...charts]) part();
+  for (const part of [read, showFinding, showPinned, showText, showStrip, showFlow, showHistory, ...charts]) part();
 }
 function headToOpen() {  // the head that matters most, or the first if that is not known
   const raw = data.matters && own(data.stats, data.matters);
