@@ -1,7 +1,7 @@
 """See in a single backward pass which gradient teaches a head: the lesson of one training step, split by Q, K and V.
 
-    python examples/what_one_step_teaches.py                    four seeds, about a minute
-    python examples/what_one_step_teaches.py --seeds 8          eight: two minutes
+    python examples/what_one_step_teaches.py                    four seeds, about 15 seconds
+    python examples/what_one_step_teaches.py --seeds 8          eight: half a minute
     python examples/what_one_step_teaches.py --out lesson.png   also draws it: a panel for each seed
 
 The model and the task are those of induction_heads.py, where a head of the first layer becomes a previous-token head.
