@@ -1,8 +1,16 @@
 """A progress line on a terminal, with the name of the task."""
 
 import contextlib
+import logging
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+log = logging.getLogger("minigrad")
+WARN_ABOVE = 60  # seconds: counted() warns if its work will take longer
+EVERY = 0.2  # seconds between two updates of the line
 
 
 @contextlib.contextmanager
@@ -22,6 +30,28 @@ def busy(words: str = "") -> Iterator[Callable[[str], None]]:
         yield say
     finally:
         say("")
+
+
+def counted(items: Sequence[T], doing: str, what: str, function: str, advice: str = "") -> Iterator[T]:
+    """Yield the items, and show on a terminal how many are done: "cutting edges: 3 of 50, 40 s to go".
+
+    doing, what: the words "cutting" and "edges". If the work will take more than a minute, log one warning that begins
+    with `function` and ends with `advice`."""
+    started, shown, has_warned = time.monotonic(), 0.0, False
+    with busy(f"{doing} {what}") as say:
+        for done, item in enumerate(items):
+            now = time.monotonic()
+            left = (now - started) / max(done, 1) * (len(items) - done)
+            if done and now - shown > EVERY:
+                shown = now
+                say(f"{doing} {what}: {done:,} of {len(items):,}, {duration(left)} to go")
+            if done > 2 and left > WARN_ABOVE and not has_warned:
+                has_warned = True
+                log.warning(
+                    "%s: %s %s %s will take about %s%s",
+                    function, doing, f"{len(items):,}", what, duration(left), f"; {advice}" if advice else "",
+                )  # fmt: skip
+            yield item
 
 
 def duration(seconds: float) -> str:

@@ -86,12 +86,11 @@ def flow(args):
 def importance(args):
     """Print how much each head matters, by all methods: of several sequences the mean and its standard error."""
     text = _read(args, sequences=16)
-    with cli.busy("importance of each head, by all methods"):
-        table = study.importance_table(text.model, text.sequences(), steps=args.steps, loss=text.loss)
+    table = study.importance_table(text.model, text.sequences(), steps=args.steps, loss=text.loss)
     print(f"{text}\n\n{table.sorted('ablate')}")
     if len(text.tokens) > 1:
         print("\n±: standard error of the mean over the sequences")
-    return 0
+    return 130 if table.stopped else 0
 
 
 def scores(args):

@@ -28,22 +28,23 @@ is flat near the full edge and rises only when most of it is gone. method="cut" 
 each edge, in which v's own copy of the stream lacks what u writes."""
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..base.errors import UnknownName, unknown
-from ..base.progress import busy, duration
+from ..base.progress import counted
 from ..base.tables import columns
 from ..nn.attention import force_impl
 from ..tensor import Tensor
 from ..typing import Array
 from .cut import EdgeCut
-from .importance import prediction_losses, returned_loss, value_of
+from .importance import loss_of, prediction_losses, returned_loss
 from .layers import undisturbed
 from .names import Part, part_of
+from .rerun import Rerun
 from .stream import Pass, Write, kind_of_input, stream_of
 
 if TYPE_CHECKING:
@@ -56,7 +57,6 @@ METHODS = {  # {method: what an edge is, for the printed table}
     "cut": "edge: the loss with it minus the loss without it; first order: what its gradient says",
 }
 MAX_ROWS = 20  # rows of a printed table
-WARN_ABOVE = 60  # seconds: a warning if cutting will take longer
 
 
 class Flow:
@@ -278,47 +278,25 @@ def _cut(result, model, stream, batch, loss, places, errors):
     result.edges, result.errors = np.where(result._known, np.nan, 0.0), np.full(result.edges.shape, np.nan)
     result._known = np.zeros_like(result._known)
     batches = [batch, *(_sequences(batch) if errors else [])]
-    with undisturbed(model), force_impl("batched"), busy("cutting edges") as say:
-        uncut = [value_of(loss, model, each).item() for each in batches]
-        progress = _Progress(len(places), say)
+    advice = "top=50 or between=[…] takes less, and Ctrl-C keeps what is done"
+    with undisturbed(model), force_impl("batched"):
+        forwards = [Rerun(stream.blocks, partial(loss_of, model, each, loss)) for each in batches]
         try:
-            for i, j in places:
+            for i, j in counted(places, "cutting", "edges", "study.flow", advice):
                 (v, p), u = result.inputs[j], result.sources[i]
-                with EdgeCut(stream, u, v, p or None, lambda write: write).hooked(model):
-                    effects = [before - value_of(loss, model, each).item() for before, each in zip(uncut, batches)]
+                cut = EdgeCut(stream, u, v, p or None, lambda write: write)
+                writer = None if cut.writer is None else cut.writer.module
+                with cut.hooked(model):
+                    effects = [each.value - each.value_from(each.block_with(writer)) for each in forwards]
                 result.edges[i, j], result._known[i, j] = effects[0], True
                 if len(effects) > 2:
                     result.errors[i, j] = np.std(effects[1:], ddof=1) / np.sqrt(len(effects) - 1)
-                progress.step()
         except KeyboardInterrupt:
-            if not progress.done:
+            done = int(result._known.sum())
+            if not done:
                 raise
             result.stopped = True
-            log.warning("study.flow: stopped after cutting %s of %s edges", f"{progress.done:,}", f"{len(places):,}")
-
-
-class _Progress:
-    """Shows how many of the edges are cut and how long the rest takes, and warns once if that is long.
-
-    say: called with the line to show."""
-
-    def __init__(self, total, say):
-        self.total, self.say, self.done = total, say, 0
-        self.started, self.shown, self.has_warned = time.monotonic(), 0.0, False
-
-    def step(self):
-        self.done += 1
-        now = time.monotonic()
-        left = (now - self.started) / self.done * (self.total - self.done)
-        if now - self.shown > 0.2:
-            self.shown = now
-            self.say(f"cutting edges: {self.done:,} of {self.total:,}, {duration(left)} to go")
-        if self.done > 2 and left > WARN_ABOVE and not self.has_warned:
-            self.has_warned = True
-            log.warning(
-                "study.flow: cutting %s edges will take about %s; top=50 or between=[…] takes less, and Ctrl-C keeps "
-                "what is done", f"{self.total:,}", duration(left),
-            )  # fmt: skip
+            log.warning("study.flow: stopped after cutting %s of %s edges", f"{done:,}", f"{len(places):,}")
 
 
 def _sequences(batch):

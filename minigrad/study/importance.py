@@ -1,5 +1,6 @@
 """The importance of each head, measured by ablation or estimated from gradients."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -9,16 +10,21 @@ import numpy as np
 
 from ..autograd import enable_grad
 from ..base.errors import unknown
+from ..base.progress import counted
+from ..nn import GPT
 from ..nn import functional as F
 from ..tensor import Tensor, grad, ones, tensor
 from ..typing import Array
 from .layers import as_float64, as_list, attention_layers, numbers_of_heads, undisturbed
+from .models import AttentionOnly
 from .names import HeadNumbers, head_of, path_of
+from .rerun import Rerun
 from .stats import HeadTable
 
 if TYPE_CHECKING:
     from ..nn.module import Module
 
+log = logging.getLogger("minigrad")
 METHODS = "ablate", "joint_path", "abs_gate_grad"
 Batches = Iterable[Sequence[Any]]  # tuples of the model's arguments
 
@@ -55,9 +61,14 @@ def value_of(loss, model, batch):
     return value
 
 
+def loss_of(model, batch, loss):
+    """Return loss(model, *batch) as a float. Raises ValueError unless it is a Tensor with one element."""
+    return value_of(loss, model, batch).item()
+
+
 def mean_loss(model: "Module", batches: Batches, loss: Callable[..., Tensor] = returned_loss) -> float:
     """Return the mean over batches, tuples of arguments, of loss(model, *batch): a float."""
-    return float(np.mean([value_of(loss, model, batch).item() for batch in _list_of_batches(batches)]))
+    return float(np.mean([loss_of(model, batch, loss) for batch in _list_of_batches(batches)]))
 
 
 def head_importance(
@@ -71,7 +82,8 @@ def head_importance(
     float64}. importance["0.3"] is the number of one head.
 
         ablate         L(g_h = 0) - L, where a gate g_h multiplies the head's z. The effect itself, by one forward for
-                       each head
+                       each head; the blocks before it are not run again. After Ctrl-C, the result's `stopped` is True,
+                       and the heads that were not ablated have nan
         joint_path     -∫₀¹ ∂L/∂g_h dg, where all gates are equal to g, by the midpoints of `steps` intervals: one
                        backward for each interval. Over all heads the numbers add up to L(no heads) - L. (If only the
                        head's own gate closed, the integral would be its ablation)
@@ -91,11 +103,7 @@ def head_importance(
             return HeadNumbers(_abs_gate_grads(model, layers, batches, loss))
         if method == "joint_path":
             return HeadNumbers(_joint_path(model, layers, batches, loss, steps))
-        with_all, numbers = mean_loss(model, batches, loss), {}
-        for path, layer in layers.items():
-            without = [_loss_without(model, batches, loss, layer, h) for h in range(layer.num_heads)]
-            numbers[path] = np.array(without) - with_all
-        return HeadNumbers(numbers)
+        return _ablations(model, layers, batches, loss)
 
 
 def importance_table(
@@ -108,15 +116,27 @@ def importance_table(
     """Return a HeadTable with the head_importance of several methods, as means over batches.
 
     With two batches or more there are standard errors too, in columns "± ablate" and so on. Give each sequence as a
-    batch for errors over sequences."""
-    each_batch, columns = _list_of_batches(batches), {}
+    batch for errors over sequences. After Ctrl-C while heads are ablated, the table has what was measured by then, and
+    its `stopped` is True."""
+    each_batch, columns, stopped = _list_of_batches(batches), {}, False
     for method in methods:
-        each = [head_importance(model, [batch], method, steps, loss) for batch in each_batch]
-        values = {path: np.stack([found[path] for found in each]) for path in each[0]}  # (batches, nh)
+        measured: list[HeadNumbers] = []
+        for batch in each_batch:
+            found = head_importance(model, [batch], method, steps, loss)
+            stopped = found.stopped
+            if not (stopped and measured):  # a batch that was not finished counts only if there is no other
+                measured.append(found)
+            if stopped:
+                break
+        values = {path: np.stack([each[path] for each in measured]) for path in measured[0]}  # (batches, nh)
         columns[method] = {path: x.mean(0) for path, x in values.items()}
-        if len(each_batch) > 1:
+        if len(measured) > 1:
             columns[f"± {method}"] = {path: x.std(0, ddof=1) / len(x) ** 0.5 for path, x in values.items()}
-    return HeadTable(columns)
+        if stopped:
+            break
+    table = HeadTable(columns)
+    table.stopped = stopped
+    return table
 
 
 def check_steps(steps):
@@ -138,14 +158,29 @@ def _list_of_batches(batches):
     return batches
 
 
-def _loss_without(model, batches, loss, layer, h):
-    with _gated_heads(layer, h, 0.0):
-        return mean_loss(model, batches, loss)
+def _ablations(model, layers, batches, loss):
+    """The HeadNumbers by the method ablate. After Ctrl-C, the heads that were not ablated have nan."""
+    known = type(model) in (GPT, AttentionOnly)  # any other model may look into its blocks
+    forwards = [Rerun(model.blocks if known else [], partial(loss_of, model, batch, loss)) for batch in batches]
+    numbers = HeadNumbers({path: np.full(layer.num_heads, np.nan) for path, layer in layers.items()})
+    heads, done = [(path, h) for path, layer in layers.items() for h in range(layer.num_heads)], 0
+    try:
+        for path, h in counted(heads, "ablating", "heads", "study.head_importance", "Ctrl-C keeps what is done"):
+            with _gated_heads(layers[path], h, 0.0):
+                effects = [each.value_from(each.block_with(layers[path])) - each.value for each in forwards]
+            numbers[path][h] = np.mean(effects)
+            done += 1
+    except KeyboardInterrupt:
+        if not done:
+            raise
+        numbers.stopped = True
+        log.warning("study.head_importance: stopped after ablating %s of %s heads", done, len(heads))
+    return numbers
 
 
 def _joint_path(model, layers, batches, loss, steps):
     total = {path: np.zeros(layer.num_heads) for path, layer in layers.items()}
-    for t in (np.arange(steps) + 0.5) / steps:
+    for t in counted((np.arange(steps) + 0.5) / steps, "integrating over", "gates", "study.head_importance"):
         with ExitStack() as stack:
             gates = [stack.enter_context(_gated_heads(layer, slice(None), t)) for layer in layers.values()]
             with enable_grad():

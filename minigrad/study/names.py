@@ -116,7 +116,10 @@ def _head_range(layer, numbers):
 class HeadNumbers(dict):
     """A number for each head, {path of an attention layer: (nh,) array}; numbers["0.3"] is the number of one head.
 
-    heads: {path: the numbers of the heads in its array}, of all layers of the model; None: they are 0 … nh - 1."""
+    heads: {path: the numbers of the heads in its array}, of all layers of the model; None: they are 0 … nh - 1.
+    stopped: True if Ctrl-C ended the measurement early: the numbers that are missing are nan."""
+
+    stopped = False
 
     def __init__(self, numbers: Mapping[str, np.ndarray], heads: Mapping[str, Sequence[int]] | None = None) -> None:
         super().__init__(numbers)

@@ -261,7 +261,10 @@ class HeadTable:
         print(table.sorted("induction"))         a row per head, the largest first
 
     heads: {path: numbers of the heads in its arrays}, of all layers of the model, whose numbers name the heads; None:
-    they are 0 … nh - 1. A layer may lack some stats. An unknown stat raises KeyError, with near matches."""
+    they are 0 … nh - 1. A layer may lack some stats. An unknown stat raises KeyError, with near matches. stopped: True
+    if Ctrl-C ended the measurement early."""
+
+    stopped = False
 
     def __init__(
         self, stats: Mapping[str, Mapping[str, Array]], heads: Mapping[str, Sequence[int]] | None = None

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from minigrad.base.progress import busy, duration
+from minigrad.base.progress import busy, counted, duration
 
 
 class Terminal(io.StringIO):
@@ -32,3 +32,15 @@ def test_a_file_shows_nothing(monkeypatch):
 )
 def test_durations(seconds, words):
     assert duration(seconds) == words
+
+
+def test_items_are_counted(monkeypatch, caplog):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setattr("minigrad.base.progress.EVERY", 0)
+    assert [*counted(range(3), "cutting", "edges", "flow")] == [0, 1, 2] and not caplog.text
+    shown = sys.stderr.getvalue()
+    assert "cutting edges: 1 of 3, 0 s to go" in shown and shown.endswith("\r\033[K")
+    monkeypatch.setattr("minigrad.base.progress.WARN_ABOVE", -1)
+    assert len([*counted(range(1000), "cutting", "edges", "flow", "take fewer")]) == 1000
+    assert caplog.text.count("flow: cutting 1,000 edges will take about 0 s; take fewer") == 1
+    assert [*counted([], "cutting", "edges", "flow")] == []

@@ -1,7 +1,5 @@
 """study.flow, compared with a forward in which every input of every head has its own copy of the stream."""
 
-import sys
-
 import numpy as np
 import pytest
 
@@ -290,6 +288,6 @@ def test_a_stopped_flow_has_what_was_cut(caplog):
 
 
 def test_a_long_way_to_go_is_said(caplog, monkeypatch):
-    monkeypatch.setattr(sys.modules["minigrad.study.flow"], "WARN_ABOVE", 0)  # study.flow is the function
+    monkeypatch.setattr("minigrad.base.progress.WARN_ABOVE", 0)
     study.flow(gpt(), tokens(), method="cut", top=5)
     assert caplog.text.count("cutting 5 edges will take about 0 s; top=50 or between") == 1

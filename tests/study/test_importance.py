@@ -163,3 +163,60 @@ def test_a_table_of_importance_has_means_and_standard_errors():
     assert table["ablate"]["1.2"] == pytest.approx(np.mean(each))
     assert table["± ablate"]["1.2"] == pytest.approx(np.std(each, ddof=1) / np.sqrt(3))
     assert study.importance_table(model, iter(batches[:1])).stats == study.METHODS
+
+
+class OfUser(nn.GPT):
+    """A GPT whose class says that it may do something else."""
+
+
+@pytest.mark.parametrize("kind", ["blocks are skipped", "a hook in a block", "a class of the user's"])
+def test_blocks_before_a_head_run_once(kind):
+    """Skipping them changes no number. Where a block has a hook, or in a class that is not known, all blocks run."""
+    model, batches = gpt(n_layer=3), [batch(2), batch(3)]
+    expected, calls = study.head_importance(model, batches), []
+    if kind == "a class of the user's":
+        model.__class__ = OfUser
+    if kind == "a hook in a block":
+        model.blocks[0].mlp.register_forward_hook(lambda *args: calls.append(0))
+    norm, forward = model.blocks[0].norm1, model.blocks[0].norm1.forward
+    vars(norm)["forward"] = lambda x: calls.append(0) or forward(x)
+    found = study.head_importance(model, batches)
+    for path in expected:
+        np.testing.assert_array_equal(found[path], expected[path])
+    whole = 2 * (1 + 12)  # forwards, of two batches
+    assert len(calls) == {"blocks are skipped": 2 * (1 + 4), "a hook in a block": 2 * whole}.get(kind, whole)
+    assert not any("forward" in vars(block) for block in model.blocks)
+
+
+def test_a_stopped_ablation_has_what_was_measured(caplog):
+    model, batches, calls = gpt(), [batch(2), batch(3)], []
+
+    def loss(model, *batch):
+        calls.append(1)
+        if len(calls) == stop:
+            raise KeyboardInterrupt
+        return model(*batch)[1]
+
+    stop, whole = 2 + 2 * 3 + 1, study.head_importance(model, batches)
+    found = study.head_importance(model, batches, loss=loss)
+    assert found.stopped and not whole.stopped and "stopped after ablating 3 of 8 heads" in caplog.text
+    np.testing.assert_array_equal(found[PATHS[0]][:3], whole[PATHS[0]][:3])
+    assert np.isnan(found[PATHS[0]][3]) and np.isnan(found[PATHS[1]]).all()
+    assert model.blocks[0].attn.head_gates is None and not any("forward" in vars(block) for block in model.blocks)
+    stop = len(calls) + 1
+    with pytest.raises(KeyboardInterrupt):  # nothing has been measured yet
+        study.head_importance(model, batches, loss=loss)
+    # A table of two batches: the second is not finished, and left out.
+    stop = len(calls) + (1 + 8) + (1 + 3) + 1
+    table = study.importance_table(model, batches, loss=loss)
+    assert table.stopped and table.stats == ("ablate",)
+    np.testing.assert_array_equal(table["ablate"][PATHS[0]], study.head_importance(model, batches[:1])[PATHS[0]])
+
+
+def test_cut_edges_are_those_of_whole_forwards(monkeypatch):
+    model, given = gpt(n_layer=3), batch()
+    found = study.flow(model, given, method="cut", errors=True)
+    monkeypatch.setattr("minigrad.study.rerun.Rerun.block_with", lambda self, module: 0)
+    whole = study.flow(model, given, method="cut", errors=True)
+    np.testing.assert_array_equal(found.edges, whole.edges)
+    np.testing.assert_array_equal(found.errors, whole.errors)
