@@ -5,8 +5,7 @@ The file contains its script, its style and its numbers, so it opens from a disk
 tokens come from models and corpora, and are not trusted. They are escaped here; the page's script inserts them as text
 only; and the page's policy lets no other script run.
 
-The page's data are one dict, written as JSON, and arrays: float32, one after the other, deflated, in base64.
-page/numbers.js reads them."""
+The page's data are one dict, written as JSON, and arrays: see packing.py. page/numbers.js reads them."""
 
 import base64
 import hashlib
@@ -14,7 +13,6 @@ import html
 import json
 import math
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,13 +23,14 @@ import numpy as np
 from ..base.errors import printable
 from ..base.files import atomic_write
 from ..typing import Array
+from . import packing
 from .names import Part
 from .stats import STATS
 
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = "numbers.js", "maps.js", "text.js", "panels.js", "backward.js", "flow.js", "history.js", "state.js"
-LIMIT = 30_000_000  # bytes of the file: a larger one opens slowly on a phone
-PREDICTION_BYTES = 6_000_000  # the most that maps of dS by prediction take, before they are deflated
+LIMIT = 5_000_000  # bytes of the file: a larger one opens slowly on a phone
+PREDICTION_SHARE = 0.4  # the most that maps of dS by prediction take of the limit, before they are deflated
 EDGES_PER_PART = 12  # the page has this many of the largest edges to each part, and from each part
 
 
@@ -110,21 +109,16 @@ class LayerView:
         seen = (self.pattern > 0).any(1, keepdims=True)
         return {"pattern": self.pattern, **{label: np.where(seen, x, 0) for label, x in self.gradients.items()}}
 
-    @property
-    def arrays(self) -> list[np.ndarray]:
-        """All arrays, in the order in which the page has them."""
-        return [*self.maps.values(), *self.by_token.values(), *self.by_prediction.values()]
 
-
-def add_predictions(gradients):
+def add_predictions(gradients, limit=LIMIT):
     """Set by_prediction of LayerViews. gradients: {LayerView: (gate (P, B, nh), dS (P, B, nh, T, S)), or None}.
 
-    Each head gets the dS of the K predictions with the largest parts of its gate_grad. K is as large as
-    PREDICTION_BYTES allow for all views. Views with other numbers of predictions and queries get none."""
+    Each head gets the dS of the K predictions with the largest parts of its gate_grad. K is as large as the limit of
+    the page allows. Views with other numbers of predictions and queries get none."""
     fitting = {view: each for view, each in gradients.items() if each and len(each[0]) == view.pattern.shape[2]}
     cells = sum(view.pattern.size / 2 for view in fitting)  # a mask hides about half of them
     for view, (gate, dS) in fitting.items():
-        K = min(len(gate), int(PREDICTION_BYTES / 4 / cells))
+        K = min(len(gate), int(PREDICTION_SHARE * limit / 4 / cells))
         view.by_prediction["gate_grad by prediction"] = gate = np.moveaxis(gate, 0, -1)  # (B, nh, P)
         view.prediction_of = largest = np.argsort(-np.abs(gate), axis=-1, kind="stable")[..., :K]
         dS = np.moveaxis(dS, 0, 2)  # (B, nh, P, T, S)
@@ -156,8 +150,9 @@ def page(
     of: the name of the differentiated quantity, such as "the loss".
     losses: (B, T), the loss of the prediction at each position, or None.
     history: a study.History of the same model, or None.
-    limit: the most bytes that the file may have.
-    Raises ValueError for arrays that do not fit together, and for a page over the limit."""
+    limit: the most bytes that the file may have. If it would have more, the maps of the heads that matter least show
+        the means of blocks of cells.
+    Raises ValueError for arrays that do not fit together, and for a page over the limit even so."""
     if not views:
         raise ValueError("no layers to show")
     layer_entries, texts = [_layer_entry(path, view) for path, view in views.items()], []
@@ -176,14 +171,28 @@ def page(
         "flow": None if flow is None else _flow_data(flow, views),
         "history": None if history is None else _history_data(history, views),
     }
-    packed = _packed([x for view in views.values() for x in view.arrays])
-    text = "" if len(packed) > limit else _filled(title, data, packed)
-    if not text or len(text.encode()) > limit:
-        raise ValueError(
-            f"the report would be larger than its limit of {limit / 1e6:.3g} MB: give fewer layers, heads or "
-            "sequences, shorter text, or a larger limit"
-        )
-    return text
+    order = _by_importance(views.values(), data["matters"])
+    for blocks in packing.choices([*views.values()], order, limit):
+        packed = packing.packed([*views.values()], blocks)
+        if len(packed) > limit:
+            continue
+        layers = [entry | {"blocks": sides} for entry, sides in zip(data["layers"], blocks)]
+        text = _filled(title, data | {"layers": layers}, packed)
+        if len(text.encode()) <= limit:
+            return text
+    raise ValueError(
+        f"the report would be larger than its limit of {limit / 1e6:.3g} MB: give fewer layers, heads or "
+        "sequences, shorter text, or a larger limit"
+    )
+
+
+def _by_importance(views, matters):
+    """[(number of a view, number of a head in it)]: those with the largest absolute value of a statistic first."""
+    sizes = {}
+    for i, view in enumerate(views):
+        values = np.nan_to_num(np.abs(np.asarray(view.stats.get(matters, np.zeros(len(view.heads))), np.float64)))
+        sizes |= {(i, h): -value for h, value in enumerate(values)}
+    return sorted(sizes, key=lambda place: sizes[place])
 
 
 def _filled(title, data, packed):
@@ -205,14 +214,6 @@ def _filled(title, data, packed):
     }
     # A single pass over the template, so that a title that looks like a placeholder stays as it is.
     return re.sub(f"<!--({'|'.join(parts)})-->", lambda match: parts[match[1]], template)
-
-
-def _packed(arrays):
-    with np.errstate(over="ignore"):
-        data = b"".join(x.astype("<f4").tobytes() for x in arrays)
-    # Raw deflate, which the page's DecompressionStream reads. In floats only the zeros of masks repeat: run lengths.
-    packer = zlib.compressobj(wbits=-15, strategy=zlib.Z_RLE)
-    return base64.b64encode(packer.compress(data) + packer.flush()).decode()
 
 
 # ---------------------------------------------------------------------------------------------------- parts of the data

@@ -217,7 +217,8 @@ class HeadTrace:
         the head with the largest number in the first. flow: a study.Flow of the same loss. of: the name of the
         differentiated quantity. losses: (B, T), the loss of the prediction at each position, which shades the text.
         lessons: study.Lessons of some heads, which become maps. history: a study.History, which becomes lines. limit:
-        bytes; raises ValueError if the file would be larger. After HeadTrace.backward, a click on a prediction shows
+        bytes of the file. If it would be larger, the heads that matter least have maps of blocks of cells; raises
+        ValueError if it is larger even so. After HeadTrace.backward, a click on a prediction shows
         what comes from it."""
         table, names = self.table(), layer_names(self._heads)
         for name, column in (importance or {}).items():
@@ -227,7 +228,7 @@ class HeadTrace:
                 path_of(layer, self._heads)
             table[name] = {p: np.asarray(column[p])[list(self._heads[p])] for p in self if p in column}
         views = {p: self._last(p).view(table, names[p]) for p in self}
-        report.add_predictions({views[p]: self._last(p)._by_prediction() for p in self})
+        report.add_predictions({views[p]: self._last(p)._by_prediction() for p in self}, limit)
         for lesson in lessons:
             layer, head = head_of(lesson.head, self._heads)
             view = views[layer]

@@ -12,6 +12,7 @@ import zlib
 import numpy as np
 import pytest
 
+from minigrad.study.packing import block_means
 from minigrad.study.report import LayerView, page, visible
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--DATA-->&\u2028"
@@ -32,6 +33,7 @@ def parts(text):
     (packed,), arrays = re.findall('<script type="text/plain" id="numbers">(.*?)</script>', text), {}
     numbers = np.frombuffer(zlib.decompress(base64.b64decode(packed), -15), "<f4")
     for i, layer in enumerate(header["layers"]):
+        assert set(layer["blocks"]) == {1}
         shapes = dict.fromkeys(layer["kinds"], (layer["queries"], layer["keys"]))
         shapes |= {name: (n,) for name, n in layer["byToken"]}
         for name, of_head in shapes.items():
@@ -92,6 +94,31 @@ def test_a_limit_is_kept_and_named():
     for limit in (size - 1, 1000):
         with pytest.raises(ValueError, match=r"larger than its limit of 0\.\d+ MB: give fewer layers, .*larger limit"):
             page(views, **options, limit=limit)
+
+
+def test_a_page_over_the_limit_has_blocks_for_the_heads_that_matter_least():
+    big = view((0, 1, 2, 3), (2, 80, 80), norm=np.array([1.0, -9.0, np.nan, 3.0]))
+    big.pattern = np.tril(big.pattern)
+    options = dict(title="x", matters="norm")
+    limit, found = 5_000_000, []
+    with pytest.raises(ValueError, match="larger than its limit"):
+        while True:
+            text = page({"a": big}, **options, limit=limit)
+            assert len(text.encode()) <= limit
+            found.append(json.loads(re.search('id="data">(.*?)</script>', text, re.DOTALL)[1])["layers"][0]["blocks"])
+            limit = len(text.encode()) - 1
+    assert found == [[1, 1, 1, 1], [1, 1, 3, 1], [3, 1, 3, 1], [3, 1, 3, 3], [3, 3, 3, 3]]
+
+
+def test_means_of_blocks():
+    x, seen = np.arange(35.0).reshape(5, 7), np.tri(5, 7, dtype=bool)
+    means = block_means(x, seen, 3)
+    assert means.shape == (2, 3)
+    for i in range(2):
+        for j in range(3):
+            block = np.s_[3 * i : 3 * i + 3, 3 * j : 3 * j + 3]
+            assert means[i, j] == pytest.approx(x[block][seen[block]].mean() if seen[block].any() else 0)
+    assert block_means(x, seen, 1) is x
 
 
 def changed(**fields):

@@ -239,7 +239,7 @@ def test_a_click_on_a_prediction_shows_what_comes_from_it(open_page, model, batc
     shown = page.locator("#readout .value b").nth(1).inner_text()
     assert float(shown) == pytest.approx(head.scores_grad[1, 6, 2], rel=1e-3)
     # A page with room for the maps of few predictions says so of the others.
-    monkeypatch.setattr("minigrad.study.report.PREDICTION_BYTES", 4 * 2 * 6 * 72 * 3)
+    monkeypatch.setattr("minigrad.study.report.PREDICTION_SHARE", 4 * 2 * 6 * 72 * 3 / 5_000_000)
     page = open_page(trace.to_html(tmp_path / "b.html", vocab=VOCAB))
     page.evaluate("set({ layer: 1, head: 2, gradient: 'dS', sequence: 1, marked: 'gate' })")
     order = np.argsort(-np.abs(gates))
@@ -275,3 +275,28 @@ def test_lines_over_training(open_page, traced, model, batch, tmp_path):
         page.locator("#lines circle title").all_text_contents()
     )
     assert open_page(traced[3]).locator("#history").is_hidden()
+
+
+def test_maps_of_blocks_say_so_and_have_the_means(open_page, tmp_path):
+    rng = np.random.default_rng(0)
+    pattern = np.tril(rng.dirichlet(np.ones(70), (2, 3, 70)))
+    gradients = {"dS": np.tril(rng.normal(size=pattern.shape))}
+    view = LayerView([0, 1, 2], pattern, gradients, {"norm": np.array([1.0, 5.0, 2.0])}, name="0")
+    whole = write(tmp_path / "whole.html", {"a": view}, title="T").stat().st_size
+    page = open_page(write(tmp_path / "a.html", {"a": view}, title="T", matters="norm", limit=whole - 1))
+    assert page.evaluate("layers[0].blocks") == [3, 1, 1]
+    for head in (0, 1, 2):
+        page.evaluate("head => set({ head, sequence: 1 })", head)
+        settle(page)
+        assert ("Means of blocks of 3 × 3 cells" in words(page, "#pattern")) == (head == 0)
+        for q, k in (40, 13), (69, 69), (2, 0):
+            page.evaluate("cell => { state.cell = null; point(cell); }", [q, k])
+            shown = [float(v) for v in page.locator("#readout .value b").all_inner_texts()]
+            side = 3 if head == 0 else 1
+            block = tuple(slice(n // side * side, n // side * side + side) for n in (q, k))
+            seen = np.tri(70, dtype=bool)[block]
+            for value, x in zip(shown, (pattern, gradients["dS"])):
+                assert value == pytest.approx(x[1, head][block][seen].mean(), rel=1e-3, abs=1e-7)
+        page.evaluate("state.cell = null; point([10, 30])")
+        assert "the mask hides this key" in words(page, "#readout")
+        assert ("‖dS‖" in page.locator("#strip").inner_text()) == (head != 0)

@@ -34,7 +34,9 @@ class Heatmap {
       : "no gradient was traced";
     this.plot.hidden = this.legend.hidden = !has; this.none.hidden = has;
     this.title.textContent = kind === "pattern" || kind === "lesson" ? kind : `gradient ${kind}`;
-    this.note.textContent = (one ? `Only from the prediction after ${token(0, state.prediction)} (${state.prediction}). ` : "") + this.says(kind, has);
+    const side = has ? numbers(state.layer, state.head, kind).side : 1;
+    this.note.textContent = (side > 1 ? `Means of blocks of ${side} × ${side} cells, as the page would be too large: a report with `
+      + `--heads ${headName(state.layer, state.head).slice(5)} has each cell. ` : "") + (one ? `Only from the prediction after ${token(0, state.prediction)} (${state.prediction}). ` : "") + this.says(kind, has);
     this.canvas.ariaLabel = `${this.title.textContent}: arrow keys move from cell to cell, Enter pins the query`;
     this.view = has ? numbers(state.layer, state.head, kind) : null;
     if (!has) return;

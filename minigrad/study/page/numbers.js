@@ -44,15 +44,48 @@ async function unpack() {
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
   arrays = new Float32Array(await new Response(stream).arrayBuffer());
 }
-// The start of each of a layer's arrays: kinds (sequences, heads, queries, keys), sizes by token, parts by prediction.
+// The start of each of a layer's arrays: kinds (for each sequence and head, its cells or blocks of cells), which cells are
+// seen (if there are blocks), sizes by token, parts by prediction.
+const SEEN = "seen";
 let end = 0;
 for (const layer of layers) {
-  const n = data.sequences * layer.heads.length, cells = layer.queries * layer.keys;
-  layer.at = new Map();
-  for (const [name, size] of [...layer.kinds.map(kind => [kind, cells]), ...layer.byToken, ...layer.byPrediction]) {
+  const n = data.sequences * layer.heads.length, blocksAlong = (length, side) => Math.ceil(length / side);
+  const cells = layer.blocks.map(side => blocksAlong(layer.queries, side) * blocksAlong(layer.keys, side));
+  layer.at = new Map(); layer.cells = cells;
+  layer.before = cells.map((_, h) => cells.slice(0, h).reduce((a, b) => a + b, 0));  // of the heads before this one
+  layer.perSequence = cells.reduce((a, b) => a + b, 0);
+  for (const kind of layer.kinds) {
+    layer.at.set(kind, end);
+    end += data.sequences * layer.perSequence;
+  }
+  if (layer.blocks.some(side => side > 1)) {
+    layer.at.set(SEEN, end);
+    end += data.sequences * layer.queries * layer.keys;
+  }
+  for (const [name, size] of [...layer.byToken, ...layer.byPrediction]) {
     layer.at.set(name, end);
     end += n * size;
   }
+}
+// A head's map of a kind in the current sequence, all cells: those of a block have its mean.
+function cellsOf(l, h, kind) {
+  const { at, perSequence, before, cells, blocks, queries, keys } = layers[l], side = blocks[h];
+  const start = at.get(kind) + state.sequence * perSequence + before[h], values = arrays.subarray(start, start + cells[h]);
+  if (side === 1) return values;
+  const wide = Math.ceil(keys / side), whole = new Float32Array(queries * keys);
+  for (let q = 0; q < queries; q++) for (let k = 0; k < keys; k++)
+    whole[q * keys + k] = values[Math.floor(q / side) * wide + Math.floor(k / side)];
+  return whole;
+}
+// 1 for each cell that no head of the layer sees, in the current sequence.
+function hiddenCells(l) {
+  const { at, heads, queries, keys } = layers[l], n = queries * keys;
+  if (at.has(SEEN)) {
+    const start = at.get(SEEN) + state.sequence * n;
+    return arrays.subarray(start, start + n).map(seen => seen ? 0 : 1);
+  }
+  const patterns = heads.map((_, i) => cellsOf(l, i, "pattern"));
+  return patterns[0].map((_, j) => patterns.some(pattern => pattern[j]) ? 0 : 1);
 }
 const part = (l, h, name, n) => {  // the n numbers of a head in the current sequence
   const start = layers[l].at.get(name) + (state.sequence * layers[l].heads.length + h) * n;
@@ -73,18 +106,17 @@ function numbers(l, h, kind) {
   const one = kind === "dS" && state.prediction !== null;
   const key = `${l} ${h} ${kind} ${state.sequence} ${one ? state.prediction : ""}`;
   if (views.has(key)) return views.get(key);
-  const { queries: rows, keys: columns, heads } = layers[l], n = rows * columns;
-  const values = !one ? part(l, h, kind, n) : scoresOfPrediction(l, h) || new Float32Array(n).fill(NaN);
-  const patterns = heads.map((_, i) => part(l, i, "pattern", n));
-  const hidden = values.map((_, j) => patterns.some(pattern => pattern[j]) ? 0 : 1);
+  const { queries: rows, keys: columns, blocks } = layers[l], n = rows * columns, side = one ? 1 : blocks[h];
+  const values = !one ? cellsOf(l, h, kind) : scoresOfPrediction(l, h) || new Float32Array(n).fill(NaN);
+  const hidden = hiddenCells(l);
   let top = 0, squares = 0;
   values.forEach((v, j) => {
     if (hidden[j]) return;
     squares += v * v;
     if (isFinite(v)) top = Math.max(top, Math.abs(v));
   });
-  const view = { values, hidden, rows, columns, top, signed: kind !== "pattern",
-                 norm: isFinite(squares) ? Math.sqrt(squares) : NaN, at: (q, k) => values[q * columns + k],
+  const view = { values, hidden, rows, columns, top, side, signed: kind !== "pattern",
+                 norm: isFinite(squares) && side === 1 ? Math.sqrt(squares) : NaN, at: (q, k) => values[q * columns + k],
                  hides: (q, k) => hidden[q * columns + k] === 1 };
   if (views.size > 200) views.clear();
   views.set(key, view);
