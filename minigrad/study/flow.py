@@ -45,13 +45,12 @@ from .importance import loss_of, prediction_losses, returned_loss
 from .layers import undisturbed
 from .names import Part, part_of
 from .rerun import Rerun
-from .stream import Pass, Write, kind_of_input, stream_of
+from .stream import RTOL, Pass, Write, kind_of_input, not_a_stream_error, stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
 
 log = logging.getLogger("minigrad")
-RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # {itemsize of the model's dtype: relative error allowed in sums of edges}
 METHODS = {  # {method: what an edge is, for the printed table}
     "first_order": "edge: what the source writes times the gradient where the target reads it",
     "cut": "edge: the loss with it minus the loss without it; first order: what its gradient says",
@@ -385,7 +384,4 @@ def _check(measured, sources, inputs, total):
     wrong = {name: e for name, e in errors.items() if not e <= RTOL[measured.dtype.itemsize]}  # nan is wrong
     if wrong:
         worst = max(wrong, key=lambda name: wrong[name])
-        raise ValueError(
-            f"the {worst} do not add up to its gradient, they are off by {wrong[worst]:.1e}: a part is not "
-            "x + part(norm(x)) as declared, or the loss reads the stream before its end"
-        )
+        raise not_a_stream_error(worst, wrong[worst])

@@ -24,7 +24,7 @@ from ..tensor import Tensor, tensor
 from .importance import returned_loss
 from .layers import as_float64, before_rotary
 from .names import head_of
-from .stream import Pass, Write, kind_of_input, stream_of
+from .stream import RTOL, Pass, Write, kind_of_input, not_a_stream_error, stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -177,7 +177,7 @@ class _Scores:
 def _upstream(measured, sublayer):
     """{"q", "k", "v", "mlp" or "logits": (B, T, C)}: the summands of the gradient of a sublayer's output in a Pass, by
     the kind of input that reads it."""
-    shape, sums = measured.x[measured.stream.start].shape, {}
+    shape, sums, size = measured.x[measured.stream.start].shape, {}, 0.0
     for b in range(shape[0]):
         has_written = False
         for event in measured.events(b):
@@ -185,6 +185,11 @@ def _upstream(measured, sublayer):
                 has_written = has_written or event.parts[0].path == sublayer.path
             elif has_written:
                 sums.setdefault(kind_of_input(*event.inputs[0]), np.zeros(shape))[b] += event.G.sum(0)
+                size += event.sizes.sum()
+    error = np.abs(sum(sums.values()) - measured.dx[sublayer.module, "out"]).sum()
+    error /= max(size * shape[-1] ** 0.5, np.finfo(measured.dtype).tiny ** 0.5)  # the sum of |x| is at most √C ‖x‖
+    if error > RTOL[measured.dtype.itemsize]:
+        raise not_a_stream_error(f"parts of the gradient of {sublayer.path}", error)
     return {kind: sums[kind] for kind in ("q", "k", "v", "mlp", "logits") if kind in sums}
 
 

@@ -4,8 +4,8 @@ The stream begins with the input of the first block, such as a sum of embeddings
 an MLP, reads the stream, perhaps through a norm of its own, and adds its output to it. After the last block, the model
 computes its output from the stream.
 
-The sublayers of nn.GPT and of AttentionOnly are known. Blocks of your own, in an nn.ModuleList or an nn.Sequential,
-declare them: {name of the sublayer's module: name of the norm before it, or None}, in order.
+The sublayers of nn.GPT and of AttentionOnly are known. Blocks of your own declare them: {name of the sublayer's module:
+name of the norm before it, or None}, in order. The blocks are the children of one Module, such as an nn.ModuleList.
 
     class Block(nn.Module):
         study_parts = {"attn": "ln_1", "mlp": "ln_2"}  # x = x + attn(ln_1(x)), and then x + mlp(ln_2(x))
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd import enable_grad
-from ..nn import Embedding, LayerNorm, Module, ModuleList, MultiheadAttention, RMSNorm, Sequential
+from ..nn import Embedding, LayerNorm, Module, MultiheadAttention, RMSNorm
 from ..nn.gpt.model import Block
 from ..nn.utils import evaluating
 from ..tensor import Tensor, grad, ones_like, zeros
@@ -27,6 +27,18 @@ from .importance import check_batch, value_of
 from .layers import as_float64, attention_layers, only_prediction
 from .names import Part, layer_names
 from .trace import trace_heads
+
+RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # {itemsize of the model's dtype: relative error allowed in sums of gradients}
+
+
+def not_a_stream_error(what, error):
+    """Return the error that gradients do not add up. what: the sum, such as "edges from 0.1". error: a relative one."""
+    return ValueError(
+        f"the {what} do not add up to its gradient, they are off by {error:.1e}: a part is not x + part(norm(x)) as "
+        f"study_parts declares it (parts in parallel, scaled parts and norms after a part are not covered), or the "
+        f"loss reads the stream before its end"
+    )
+
 
 # --------------------------------------------------------------------------------------------- the sublayers of a model
 
@@ -84,19 +96,16 @@ def stream_of(model):
     norm that is not nn.LayerNorm or nn.RMSNorm over the last dim. Raises ValueError if there is no attention layer."""
     layers = attention_layers(model)
     names = layer_names(layers)
-    lists: dict[str, dict[Module, list[Sublayer]]] = {}  # {path of a list of blocks: {block: its sublayers}}
-    for path, blocks in model.named_modules():
-        if isinstance(blocks, (ModuleList, Sequential)):
-            paths = {block: f"{path}.{i}".removeprefix(".") for i, block in enumerate(blocks)}
-            each = {block: _sublayers_of(block, paths[block], names) for block in blocks}
-            if any(each.values()):
-                lists[path] = {block: of_block for block, of_block in each.items() if of_block}
+    lists: dict[str, dict[Module, list[Sublayer]]] = {}  # {path of a Module: {its child that is a block: sublayers}}
+    for path, parent in model.named_modules():
+        for name, block in parent.named_children():
+            of_block = _sublayers_of(block, f"{path}.{name}".removeprefix("."), names)
+            if of_block:
+                lists.setdefault(path, {})[block] = of_block
     sublayers = [sublayer for of_list in lists.values() for of_block in of_list.values() for sublayer in of_block]
-    _check_sublayers(layers, sublayers)
+    _check_sublayers(model, layers, sublayers)
     if len(lists) > 1:
-        raise TypeError(
-            f"a model of one residual stream is needed; this one has the lists of blocks {', '.join(lists)}"
-        )
+        raise TypeError(f"a model of one residual stream is needed; this one has blocks in {', '.join(lists)}")
     (blocks_with_sublayers,) = lists.values()
     C = next(iter(layers.values())).embed_dim
     embeddings = (m for m in model.modules() if isinstance(m, Embedding) and m.embedding_dim == C)
@@ -109,25 +118,58 @@ def _sublayers_of(block, path, names):
     sublayers = []
     for name, norm in declared.items():
         full_path = f"{path}.{name}"
-        norm_module = None if norm is None else block.get_submodule(norm)
-        sublayers.append(Sublayer(full_path, block.get_submodule(name), norm_module, names.get(full_path, "")))
+        norm_module = None if norm is None else _declared_module(block, norm)
+        sublayers.append(Sublayer(full_path, _declared_module(block, name), norm_module, names.get(full_path, "")))
     return sublayers
 
 
-def _check_sublayers(layers, sublayers):
+def _declared_module(block, name):
+    """The Module that study_parts of a block names. Raises TypeError if there is none."""
+    found = dict(block.named_modules()).get(name)
+    if found is None:
+        raise TypeError(
+            f"study_parts of {type(block).__name__} names {name!r}, and the block has no such module; it has "
+            f"{', '.join(name for name, _ in block.named_children())}"
+        )
+    return found
+
+
+def _check_sublayers(model, layers, sublayers):
     """Raise TypeError unless all attention layers are sublayers and all norms are known: see stream_of."""
     declared = {sublayer.module for sublayer in sublayers}
     for path, layer in layers.items():
         if layer not in declared:
-            raise TypeError(
-                f"the residual stream of {path or 'the layer'} is not known: the class of its block, in an "
-                'nn.ModuleList or nn.Sequential, has to say study_parts = {"attn": "norm1", "mlp": "norm2"}, what the '
-                "block adds to its stream and the norm that each part reads through"
-            )
+            raise TypeError(_undeclared(model, path))
     for sublayer in sublayers:
         norm = sublayer.norm
         if norm is not None and (not isinstance(norm, (LayerNorm, RMSNorm)) or len(norm.normalized_shape) != 1):
-            raise TypeError(f"a norm must be nn.LayerNorm or nn.RMSNorm over the last dim, got {norm}")
+            raise TypeError(
+                f"{sublayer.path} reads the stream through {norm}: it has to be an nn.LayerNorm or nn.RMSNorm over the "
+                f"last dim, whose gradient is known"
+            )
+
+
+def _undeclared(model, path):
+    """The text of the error for an attention layer whose block does not declare it, with the line to add."""
+    if "." not in path:
+        return (
+            f"the residual stream of {path or 'the layer'} is not known: put the layer into a block, a Module that "
+            f"adds its output to the stream, and give the class of the block study_parts (see minigrad/study/README.md)"
+        )
+    parent, _, name = path.rpartition(".")
+    block = dict(model.named_modules())[parent]
+    norms = [child for child, module in block.named_children() if isinstance(module, (LayerNorm, RMSNorm))]
+    others = [
+        child for child, module in block.named_children() if child not in (name, *norms) and [*module.parameters()]
+    ]
+    parts = [name, *others]
+    of_parts = [f'"{norm}"' for norm in norms] if len(norms) == len(parts) else ["None"] * len(parts)
+    declaration = ", ".join(f'"{part}": {norm}' for part, norm in zip(parts, of_parts))
+    return (
+        f"the residual stream of {path} is not known. Add to the class {type(block).__name__} what it adds to its "
+        f"stream, in order, and the norm that each part reads through, or None; perhaps "
+        f"study_parts = {{{declaration}}}"
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- one pass
@@ -143,7 +185,7 @@ class _Probe:
 
 def _probes(stream):
     """{(module, "in" or "out"): _Probe}: the start and end of the stream, and the inputs and outputs of sublayers."""
-    probes = {stream.start: _Probe("the model", True), stream.end: _Probe("the model", True)}
+    probes = {stream.start: _Probe("the first block", True), stream.end: _Probe("the last block", True)}
     for sublayer in stream.sublayers:
         probes.setdefault((sublayer.entry, "in"), _Probe(sublayer.path, False))
         probes[sublayer.module, "out"] = _Probe(sublayer.path, True)
@@ -211,7 +253,10 @@ class Pass:
                 handle.remove()
         for key, probe in self._probes.items():
             if key not in self.x:
-                raise ValueError(f"{probe.name} did not run for this loss")
+                through = type(key[0]).__name__
+                raise ValueError(
+                    f"{probe.name}, or the {through} before it, did not run for this loss: see study_parts"
+                )
 
     def _differentiate(self, weights, retain_graph):
         """Set dx, the gradients in the trace, and loss to those of the losses times `weights`, summed."""
@@ -232,7 +277,8 @@ class Pass:
     def _keep(self, key, x):
         """Keep the value of a Tensor under a key. Return the Tensor, plus zeros if its gradient is needed."""
         if key in self.x:
-            raise ValueError("a layer ran twice: once is needed, to tell its gradients apart")
+            name = self._probes[key].name if key in self._probes else "the embedding"
+            raise ValueError(f"{name} ran twice: once is needed, to tell its gradients apart")
         self.x[key], self.dtype = as_float64(x), x.dtype
         if key not in self._probes or not self._probes[key].with_gradient:
             return x

@@ -6,7 +6,7 @@ import pytest
 import minigrad as mg
 from minigrad import nn, optim, study
 
-from .models import T, V, gpt, tokens
+from .models import gpt, tokens
 
 
 def wide():
@@ -64,7 +64,7 @@ def test_the_table():
 
 
 def test_scores_are_unknown_in_a_short_block():
-    found = study.history([(0, gpt())], tokens())  # T = 6: the periods do not fit
+    found = study.history([(0, gpt())], tokens())  # of 6 tokens: the periods do not fit
     assert np.isnan(found["0.1"]["scores"]["previous"]).all() and np.isfinite(found["0.1"]["lesson"]["all"]).all()
     assert np.isfinite(found["1.3"]["gate_grad"]["mlp"]).all()
 
@@ -93,15 +93,3 @@ def test_lessons_are_those_of_each_head(heads):
         assert bands["all"] == pytest.approx(each.band()) == pytest.approx(sum(bands.values()) - bands["all"])
     with pytest.raises(KeyError, match=r"no head '0\.9'"):
         study.lessons(model, tokens(), heads=["0.9"])
-
-
-def test_lessons_leave_out_what_the_loss_does_not_reach():
-    def first_layer_only(model, x, y):
-        kept = []
-        handle = model.blocks[0].register_forward_hook(lambda module, args, out: kept.append(out))
-        model(x, y)
-        handle.remove()
-        return model.lm_head(kept[0]).sum() if hasattr(model, "lm_head") else kept[0].sum()
-
-    model = study.AttentionOnly(V, T, n_layer=2, n_head=2, n_embd=8).double()
-    assert {each.head for each in study.lessons(model, tokens(), first_layer_only)} == {"0.0", "0.1"}

@@ -184,8 +184,65 @@ class Swapped(GPT2Block):
 def test_a_declaration_that_is_wrong_is_seen(block, dtype):
     mg.manual_seed(0)
     assert study.flow(Model(GPT2Block).to(dtype=dtype), tokens()).all
-    with pytest.raises(ValueError, match="do not add up"):
-        study.flow(Model(block).to(dtype=dtype), tokens())
+    for tool in (study.flow, study.lessons, lambda model, batch: study.lesson(model, batch, "0.1")):
+        with pytest.raises(ValueError, match="do not add up"):
+            tool(Model(block).to(dtype=dtype), tokens())
+
+
+class WrongName(GPT2Block):
+    study_parts = {"attention": "ln_1", "mlp": "ln_2"}
+
+
+class NormElsewhere(GPT2Block):
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x), is_causal=True)[0]
+        return x + self.mlp(self.ln_1(x))
+
+
+def test_errors_name_what_to_change():
+    with pytest.raises(TypeError, match=r"WrongName names 'attention', and the block has no such module; it has ln_1,"):
+        study.flow(Model(WrongName), tokens())
+    with pytest.raises(ValueError, match=r"layers\.[01]\.(attn|mlp) ran twice|did not run"):
+        study.flow(Model(NormElsewhere), tokens())
+
+
+class AsAttributes(nn.Module):
+    """A trunk whose blocks are attributes of the Module `trunk`, or are in it as in a list or a dict."""
+
+    def __init__(self, trunk):
+        self.wte, self.trunk, self.head = nn.Embedding(V, C), trunk, nn.Linear(C, V)
+
+    def forward(self, idx, targets):
+        x = self.wte(idx)
+        for block in self.trunk.children():
+            x = block(x)
+        return loss_of(self.head(x), targets)
+
+
+class Pair(nn.Module):
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+
+TRUNKS = {
+    "attributes": lambda: Pair(GPT2Block(), GPT2Block()),
+    "dict": lambda: nn.ModuleDict({"first": GPT2Block(), "second": GPT2Block()}),
+    "list": lambda: nn.ModuleList([GPT2Block(), GPT2Block()]),
+}
+
+
+@pytest.mark.parametrize("trunk", TRUNKS.values(), ids=TRUNKS)
+def test_blocks_are_the_children_of_any_module(trunk):
+    found = []
+    for make in (trunk, TRUNKS["list"]):
+        mg.manual_seed(0)
+        model = AsAttributes(make())
+        found.append((study.flow(model, tokens()), study.lessons(model, tokens())))
+    (flow, lessons), (of_list, lessons_of_list) = found
+    np.testing.assert_array_equal(flow.edges, of_list.edges)
+    assert len(lessons) == 8
+    for a, b in zip(lessons, lessons_of_list, strict=True):
+        np.testing.assert_array_equal(a.positions, b.positions)
 
 
 def undeclared():
@@ -204,11 +261,19 @@ def with_norm(norm):
 @pytest.mark.parametrize(
     "model, error, words",
     [
-        (undeclared(), TypeError, r"stream of layers.0.attn is not known: .*has to say study_parts"),
+        (
+            undeclared(),
+            TypeError,
+            r"0.attn is not known. Add to the class GPT2Block .*\{\"attn\": \"ln_1\", \"mlp\": \"ln_2\"\}",
+        ),
         (nn.Sequential(attention()), TypeError, "stream of 0 is not known"),
         (attention(), TypeError, "stream of the layer is not known"),
-        (nn.Sequential(Model(GPT2Block), Model(GPT2Block)), TypeError, "lists of blocks 0.layers, 1.layers"),
-        (with_norm(nn.Linear(C, C)), TypeError, r"a norm must be nn.LayerNorm or nn.RMSNorm .*, got Linear"),
+        (nn.Sequential(Model(GPT2Block), Model(GPT2Block)), TypeError, "this one has blocks in 0.layers, 1.layers"),
+        (
+            with_norm(nn.Linear(C, C)),
+            TypeError,
+            r"layers.1.mlp reads the stream through Linear.*nn.LayerNorm or",
+        ),
         (with_norm(nn.LayerNorm((T, C))), TypeError, "over the last dim"),
         (nn.Linear(C, C), ValueError, r"Linear has no nn\.MultiheadAttention in it"),
     ],
