@@ -166,3 +166,91 @@ def test_gradients_of_weights(torch, pair):
     for i, path in enumerate(trace):
         for weight in "W_Q", "W_O":
             near(trace[path].weight_grad(weight), getattr(theirs.blocks[i].attn, weight).grad.numpy())
+
+
+# ------------------------------------------------------------------------------- numbers that have names elsewhere
+
+
+def results(theirs, values, layer):
+    """What each head of a layer writes: (B, T, nh, C)."""
+    z, W_O = values[f"blocks.{layer}.attn.hook_z"], theirs.blocks[layer].attn.W_O.detach().numpy()
+    return np.einsum("bthd,hdc->bthc", z, W_O)
+
+
+def test_gate_grad_is_attribution_patching_with_zeros(torch, pair):
+    """Attribution patching (Nanda 2023) of hook_z: (patched - clean) · gradient, with 0 as the patched value."""
+    model, theirs = pair
+    values, gradients = watched(torch, theirs, *batch())
+    with study.trace_heads(model) as trace:
+        model(*ours_of(*batch()))[1].backward()
+    for i, path in enumerate(trace):
+        hook = f"blocks.{i}.attn.hook_z"
+        attribution = ((0 - values[hook]) * gradients[hook]).sum((0, 1, 3))
+        near(-trace.table()["gate_grad"][path], attribution)
+
+
+def test_ablation_is_zero_ablation_of_hook_z(torch, pair):
+    model, theirs = pair
+    x, y = batch()
+    clean, found = loss_of(torch, theirs, x, y).item(), study.head_importance(model, [ours_of(x, y)])
+    for i, path in enumerate(found):
+        for h in range(NH):
+
+            def ablate(z, hook, h=h):
+                z = z.clone()
+                z[:, :, h] = 0
+                return z
+
+            with theirs.hooks(fwd_hooks=[(f"blocks.{i}.attn.hook_z", ablate)]):
+                without = loss_of(torch, theirs, x, y).item()
+            np.testing.assert_allclose(found[path][h], without - clean, atol=1e-12)
+
+
+@pytest.mark.parametrize("p", "qkv")
+def test_edges_are_path_patching_and_edge_attribution_with_zeros(torch, pair, p):
+    """An edge from head 0.h to an input of head 1.g: cut, it is path patching (Goldowsky-Dill et al. 2023) with 0 for
+    what the sender writes; to first order it is edge attribution patching (Syed et al. 2023) with 0."""
+    model, theirs = pair
+    x, y = batch()
+    values, gradients = watched(torch, theirs, x, y)
+    written, hook = results(theirs, values, 0), f"blocks.1.hook_{p}_input"
+    clean = loss_of(torch, theirs, x, y).item()
+    first, cut = study.flow(model, ours_of(x, y)), study.flow(model, ours_of(x, y), method="cut")
+    for h in range(NH):
+        for g in range(NH):
+
+            def patch(stream, hook, h=h, g=g):
+                stream = stream.clone()
+                stream[:, :, g] -= torch.from_numpy(written[:, :, h])
+                return stream
+
+            with theirs.hooks(fwd_hooks=[(hook, patch)]):
+                patched = loss_of(torch, theirs, x, y).item()
+            np.testing.assert_allclose(cut.edge(f"0.{h}", f"1.{g}")[p], clean - patched, atol=1e-12)
+            attribution = ((0 - written[:, :, h]) * gradients[hook][:, :, g]).sum()
+            np.testing.assert_allclose(-first.edge(f"0.{h}", f"1.{g}")[p], attribution, atol=1e-13)
+
+
+NAMES = {"previous": "previous_token_head", "duplicate": "duplicate_token_head", "induction": "induction_head"}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_scores_are_those_of_the_head_detector(torch, lens, kind):
+    """Theirs is a share of the attention of all T queries; ours is the mean over the queries to which it applies."""
+    model, theirs = pair_of(torch, lens, CHANGES["GPT-2"])
+    tokens = np.array([[4, 7, 2, 4, 7, 2]])
+    queries = {"previous": 5, "duplicate": 3, "induction": 3}[kind]
+    detector, given = lens.head_detector, torch.from_numpy(tokens)
+    wanted = getattr(detector, f"get_{NAMES[kind]}_detection_pattern")(given)
+    values = watched(torch, theirs, tokens, tokens)[0]
+    with study.trace_heads(model, grads=False) as trace:
+        model(mg.tensor(tokens))
+    for i, path in enumerate(trace):
+        pattern = trace[path].pattern
+        ours = study.previous(pattern)[0] if kind == "previous" else getattr(study, kind)(pattern, tokens)
+        for h in range(NH):
+            score = detector.compute_head_attention_similarity_score(
+                torch.from_numpy(values[f"blocks.{i}.attn.hook_pattern"][0, h]), wanted,
+                exclude_bos=False, exclude_current_token=False, error_measure="mul",
+            )  # fmt: skip
+            np.testing.assert_allclose(ours[h] * queries / T, score, atol=1e-6)  # theirs is rounded to 3e-7
