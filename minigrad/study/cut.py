@@ -21,7 +21,7 @@ from ..ops import public as ops
 from ..tensor import Tensor, tensor
 from .layers import attention_layers, numbers_of_heads
 from .names import Part, part_of
-from .stream import stream_of
+from .stream import check_first_forward, stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -50,7 +50,8 @@ def cut_gradient(
     attention layer, the layer runs with impl="batched", whose values agree with those of "fused" to rounding.
 
     Raises TypeError or ValueError for a model whose stream is not known (see flow), that has dropout, or that has no
-    such parts; KeyError for an unknown name."""
+    such parts; KeyError for an unknown name. The first forward raises ValueError if the parts are not declared as they
+    run."""
     if any(isinstance(module, Dropout) and module.p for module in model.modules()):
         raise ValueError("cut_gradient needs a model without dropout: set p of its Dropouts to 0")
     forwards = 0
@@ -65,8 +66,11 @@ def cut_gradient(
         return (1 - kept) * (write - write.detach())
 
     heads = numbers_of_heads(attention_layers(model))
-    begin, end = part_of(source, heads), part_of(target, heads)
-    with EdgeCut(stream_of(model), begin, end, input, without_gradient).hooked(model):
+    begin, end, stream = part_of(source, heads), part_of(target, heads), stream_of(model)
+    with ExitStack() as stack:
+        for handle in check_first_forward(model, stream):
+            stack.callback(handle.remove)
+        stack.enter_context(EdgeCut(stream, begin, end, input, without_gradient).hooked(model))
         yield
 
 

@@ -14,11 +14,12 @@ flow.py computes the edges of the stream's graph, and cut.py cuts an edge."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..autograd import enable_grad
+from ..autograd import enable_grad, no_grad
 from ..nn import Embedding, LayerNorm, Module, MultiheadAttention, RMSNorm
 from ..nn.gpt.model import Block
 from ..nn.utils import evaluating
@@ -28,6 +29,7 @@ from .layers import as_float64, attention_layers, only_prediction
 from .names import Part, layer_names
 from .trace import trace_heads
 
+CHECKED_TO = {8: 1e-9, 4: 1e-4, 2: 2e-2}  # {itemsize of the model's dtype: relative error allowed in a stream}
 RTOL = {8: 1e-10, 4: 1e-6, 2: 2e-2}  # {itemsize of the model's dtype: relative error allowed in sums of gradients}
 
 
@@ -215,6 +217,61 @@ class Read(NamedTuple):
     x: np.ndarray
     G: np.ndarray
     sizes: np.ndarray
+
+
+def check_first_forward(model, stream):
+    """Register hooks that check, in the first forward of the model, that each sublayer adds its output to the stream as
+    declared. They raise ValueError if it does not. Return their handles."""
+    check = _Check()
+    handles = [model.register_forward_hook(lambda module, args, y: check.stop())]
+    for sublayer in stream.sublayers:
+        handles.append(sublayer.entry.register_forward_pre_hook(partial(check.entered, sublayer)))
+        handles.append(sublayer.module.register_forward_hook(partial(check.left, sublayer)))
+    handles.append(stream.blocks[-1].register_forward_hook(lambda module, args, y: check.compare(_first(y))))
+    return handles
+
+
+class _Check:
+    """Follows the stream through a forward.
+
+    done: the paths of the sublayers that have run. read: the stream that one is reading. after: the stream after the
+    last one, as declared."""
+
+    def __init__(self):
+        self.active, self.done = True, []
+        self.read: Tensor | None = None
+        self.after: Tensor | None = None
+
+    def stop(self):
+        self.active, self.read, self.after = False, None, None
+
+    def entered(self, sublayer, module, args):
+        if self.active and args:
+            self.compare(args[0])
+            self.read = args[0].detach()
+
+    def left(self, sublayer, module, args, y):
+        if self.active and self.read is not None:
+            if sublayer.path in self.done:
+                raise ValueError(f"{sublayer.path} ran twice: once is needed, to tell its gradients apart")
+            self.done.append(sublayer.path)
+            self.after = self.read + _first(y).detach()
+
+    def compare(self, x):
+        """Raise ValueError unless x is the stream after the last sublayer."""
+        if not self.active or self.after is None:
+            return
+        with no_grad():
+            error = (x.detach() - self.after).abs().max() / self.after.abs().max().clamp(1e-30)
+        if error.item() > CHECKED_TO[x.dtype.itemsize]:
+            raise ValueError(
+                f"the stream after {self.done[-1]} is not x + {self.done[-1].rpartition('.')[-1]}(norm(x)), as "
+                f"study_parts declares it; it is off by {error.item():.1e}"
+            )
+
+
+def _first(y):
+    return y[0] if isinstance(y, tuple) else y
 
 
 def kind_of_input(part, p):

@@ -189,6 +189,41 @@ def test_a_declaration_that_is_wrong_is_seen(block, dtype):
             tool(Model(block).to(dtype=dtype), tokens())
 
 
+@pytest.mark.parametrize("block", [Parallel, Scaled])
+@pytest.mark.parametrize("how", ["plain", pytest.param("captured", marks=pytest.mark.needs("g++"))])
+def test_a_cut_checks_the_first_forward(block, how):
+    model = Model(block)
+
+    def step(idx, targets):
+        loss = model(idx, targets)[1]
+        loss.backward()
+        return loss
+
+    step = mg.capture(step) if how == "captured" else step
+    with (
+        study.cut_gradient(model, "0.1", "1.2", "k"),
+        pytest.raises(ValueError, match=r"after layers\.0\.(attn|mlp) is not"),
+    ):
+        step(*tokens())
+    right = Model(GPT2Block)
+    with study.cut_gradient(right, "0.1", "1.2", "k"):
+        for _ in range(3):
+            right(*tokens())[1].backward()
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in (*model.modules(), *right.modules()))
+
+
+class Twice(Model):
+    def forward(self, idx, targets):
+        x = self.layers[0](self.layers[0](self.tok_emb(idx)))
+        return loss_of(self.head(self.layers[1](x)), targets)
+
+
+def test_a_cut_refuses_a_block_that_runs_twice():
+    model = Twice(GPT2Block)
+    with study.cut_gradient(model, "0.1", "1.2", "k"), pytest.raises(ValueError, match=r"layers\.0\.attn ran twice"):
+        model(*tokens())
+
+
 class WrongName(GPT2Block):
     study_parts = {"attention": "ln_1", "mlp": "ln_2"}
 
