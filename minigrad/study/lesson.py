@@ -52,13 +52,13 @@ class Lesson:
         2 on, divided by the mean absolute value of all visible cells. nan if that is 0. by: only this summand."""
         change = self.positions if by is None else self.by[by]
         size = self._mean_size(change)
-        return float(np.diag(change, -1)[1:].mean() / size) if size else float("nan")
+        return _below_diagonal(change) / size if size else float("nan")
 
     def bands(self) -> dict[str, float]:
         """Return {"q", "k", "v", "mlp", "logits", "all": previous-token band} in one unit, the mean absolute value of
         the visible cells of the whole lesson: the bands of the summands add up to that of all. nan if the unit is 0."""
         size = self._mean_size(self.positions) or float("nan")
-        summands = {name: float(np.diag(change, -1)[1:].mean() / size) for name, change in self.by.items()}
+        summands = {name: _below_diagonal(change) / size for name, change in self.by.items()}
         return summands | {"all": sum(summands.values())}
 
     def _mean_size(self, change):
@@ -70,6 +70,12 @@ class Lesson:
             band = self.band(None if name == "all" else name)
             rows.append([name, f"{band:+.2f}", f"{self._mean_size(change):.2e}"])
         return "\n".join([f"the lesson of a step for head {self.head}", *columns(rows, right=[1, 2])])
+
+
+def _below_diagonal(change):
+    """The mean of the cells (i, i - 1) from query 2 on; nan if there are none."""
+    cells = np.diag(change, -1)[1:]
+    return float(cells.mean()) if cells.size else float("nan")
 
 
 def lesson(model: "Module", batch: Sequence[Any], head: str, loss: Callable[..., Tensor] = returned_loss) -> Lesson:

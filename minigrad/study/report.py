@@ -312,11 +312,12 @@ def _history_data(history, views):
     """A History in the page's data: steps, and for each group its title, meaning and series, [name, [numbers of the
     steps, for each head of each layer of the report]]."""
 
+    first = next(iter(history.series["scores"].values()))
+    if any(path not in first or first[path].shape[1] <= max(view.heads) for path, view in views.items()):
+        raise ValueError("the history is of a model with other layers or heads")
+
     def of_heads(numbers):
-        return [
-            [[_rounded(x) for x in numbers[path][:, head]] for head in view.heads] if path in numbers else []
-            for path, view in views.items()
-        ]
+        return [[[_rounded(x) for x in numbers[path][:, head]] for head in view.heads] for path, view in views.items()]
 
     groups = []
     for group, (title, meaning) in HISTORY.items():

@@ -11,12 +11,13 @@ is made. Memory is the peak of that process, the model's weights and Python incl
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+from workers import peak_memory
 
 SIZES = {
     "gpt2": dict(vocab_size=50_257, block_size=256, n_layer=12, n_head=12, n_embd=768),
@@ -113,8 +114,9 @@ def work(name, size):
     began = time.perf_counter()
     about = TOOLS[name](study, model, (x, y))
     seconds = time.perf_counter() - began
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(json.dumps({"seconds": seconds, "GB": memory, "about": about if isinstance(about, str) else ""}))
+    print(
+        json.dumps({"seconds": seconds, "GB": peak_memory() / 2**10, "about": about if isinstance(about, str) else ""})
+    )
 
 
 def main(argv=None):

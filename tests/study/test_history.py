@@ -69,6 +69,19 @@ def test_scores_are_unknown_in_a_short_block():
     assert np.isfinite(found["1.3"]["gate_grad"]["mlp"]).all()
 
 
+def test_a_text_of_two_tokens_has_no_band():
+    found = study.lesson(gpt(), tuple(x[:, :2] for x in tokens()), "0.1")
+    assert np.isnan(found.band()) and np.isnan(found.bands()["all"])
+
+
+def test_a_page_refuses_the_history_of_another_model(tmp_path):
+    model = gpt()
+    with study.trace_heads(model) as trace:
+        model(*tokens())[1].backward()
+    with pytest.raises(ValueError, match="the history is of a model with other layers or heads"):
+        trace.to_html(tmp_path / "a.html", history=study.history([(0, gpt(n_head=2)), (1, gpt(n_head=2))], tokens()))
+
+
 def test_errors():
     with pytest.raises(ValueError, match="at least one model"):
         study.history([], tokens())
