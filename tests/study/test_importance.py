@@ -215,8 +215,9 @@ def test_a_stopped_ablation_has_what_was_measured(caplog):
 
 def test_cut_edges_are_those_of_whole_forwards(monkeypatch):
     model, given = gpt(n_layer=3), batch()
-    found = study.flow(model, given, method="cut", errors=True)
+    options = dict(method="cut", errors=True, between=["0.1", "1.2", "blocks.1.mlp", "2.3", "logits"])
+    found = study.flow(model, given, **options)
     monkeypatch.setattr("minigrad.study.rerun.Rerun.block_with", lambda self, module: 0)
-    whole = study.flow(model, given, method="cut", errors=True)
+    whole = study.flow(model, given, **options)
     np.testing.assert_array_equal(found.edges, whole.edges)
     np.testing.assert_array_equal(found.errors, whole.errors)
