@@ -18,6 +18,7 @@ WIDE = 1e-6  # the general rule
 WIDE_BY_ROUNDING = 1e-2  # where rounding alone explains the bar
 WIDE_BY_CANCELLING = 0.6  # where terms cancel to 1e-12 of their size: a saturated tanh has one known digit, or none
 COARSE = 16  # rtol in ulps, for a function that computes in float32 or float16 inside
+FEW_BITS = 12  # numbers with no more significant bits may be exact in float32 by accident
 FAR = 2.0**-3  # first step of the second look, or an eighth of x
 LOWEST = 2.0**-64  # last step of the second look for x = 0
 MOST_KINKS = 8  # elements at kinks that are removed from one direction
@@ -287,10 +288,13 @@ def largest_of(x):
 
 def eps_of(op, v):
     """eps of the dtype in which an op computed v. An op that hides its inside may compute in float32: then all numbers
-    of v are float32 numbers, and eps is float32's."""
+    of v are float32 numbers, and eps is float32's. Numbers of few digits, such as 0.5 or the rounding error 2⁻⁵⁴, show
+    nothing."""
     eps = PRECISION.get(v.dtype, 0.0)
-    if eps == EPS and not op.primitive and v.size and (v.astype(np.float32) == v).all() and (v * 2**10 % 1).any():
-        return PRECISION[np.dtype("float32")]
+    if eps == EPS and not op.primitive and v.size and (v.astype(np.float32) == v).all():
+        has_digits = np.frexp(v)[0] * 2**FEW_BITS % 1 != 0
+        if has_digits.any() and (v * 2**10 % 1).any():
+            return PRECISION[np.dtype("float32")]
     return eps
 
 

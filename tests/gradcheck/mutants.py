@@ -176,6 +176,8 @@ plant("softmax without its maximum, near 1000", Softmax, case(uniform((3, 5), 99
 plant("NaN output and gradient", AttentionPattern, AttentionPattern.cases[2], by="output", forward=unguarded_pattern)
 plant("gradient clipped to ±1", Tanh, by="linearity",
       backward=lambda self, dy: Tanh.backward(self, dy).clamp(-1.0, 1.0))
+plant("gradient clipped to ±100", Tanh, by="linearity",
+      backward=lambda self, dy: Tanh.backward(self, dy).clamp(-100.0, 100.0))
 plant("the absolute value of dy", Abs, by="linearity", backward=given(lambda dy, x: x.sign() * dy.abs()))
 plant("bias gradient in float16", Linear, LINEAR, by="float32", backward=linear_backward(in_float16))
 plant("broadcast cotangent summed as one of its rows", Linear, LINEAR, by="cotangent broadcast",

@@ -196,6 +196,21 @@ def test_the_report_names_the_tolerance():
     assert "float32 inside: compared to rtol 1.9e-06" in report.table()
 
 
+class Halves(mg.Op, abstract=True):
+    """y = x + 2⁻⁵⁴, computed out of sight: all of its numbers at x = 0 are float32 numbers, by accident"""
+
+    def forward(self, x):
+        return x + 2.0**-54
+
+    def backward(self, dy):
+        return dy * 1.0
+
+
+def test_numbers_of_few_digits_are_not_taken_for_float32():
+    report = gradcheck(Halves.apply, values(0.0, 0.5), probes=())
+    assert "float32 inside" not in report.table() and report.verdict == PASS
+
+
 def test_second_order_through_float32():
     assert gradcheck(lambda x: x.float() / 3, values(1.0, 2.0), order=2, probes=())
 

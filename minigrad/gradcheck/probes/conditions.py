@@ -22,6 +22,7 @@ from .other_sizes import cuts
 from .points import is_ours
 
 TINY = float(np.finfo(np.float64).tiny)
+LARGE = 10  # a cotangent is multiplied by 2^10, and by 2^-10
 MOST_GROUPS, MOST_PAIRS, MOST_AXES = 5, 10, 4  # groups of leaves, pairs of leaves and dims that are tried
 
 
@@ -152,6 +153,10 @@ def linearity(p):
         rest = [dy - part for dy, part in zip(p.dys, parts)]
         total = [a + b for a, b in zip(p.backward(p.run, parts), p.backward(p.run, rest))]
         yield from p.same("linearity", p.gradient, total, f"not linear where the cotangent is {what}", slack=1e-9)
+    for power in (-LARGE, LARGE) if p.coarsest_eps == EPS else ():  # in float16 it might overflow
+        scaled = p.backward(p.run, [2.0**power * dy for dy in p.dys])
+        actual = [g / 2.0**power for g in scaled]
+        yield from p.same("linearity", p.gradient, actual, f"not linear for a cotangent times 2^{power}", slack=1e-6)
     n = len(p.dys)
     for i in range(n if n > 2 else n - 1)[:MOST_AXES]:  # two outputs: one alone is the other left out
         parts = [[dy if (j == i) == only else None for j, dy in enumerate(p.dys)] for only in (True, False)]
