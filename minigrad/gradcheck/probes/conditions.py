@@ -153,7 +153,7 @@ def linearity(p):
         rest = [dy - part for dy, part in zip(p.dys, parts)]
         total = [a + b for a, b in zip(p.backward(p.run, parts), p.backward(p.run, rest))]
         yield from p.same("linearity", p.gradient, total, f"not linear where the cotangent is {what}", slack=1e-9)
-    for power in (-LARGE, LARGE) if p.coarsest_eps == EPS else ():  # in float16 it might overflow
+    for power in (-LARGE, LARGE) if p.coarsest_eps == EPS else ():  # float16 might overflow
         scaled = p.backward(p.run, [2.0**power * dy for dy in p.dys])
         actual = [g / 2.0**power for g in scaled]
         yield from p.same("linearity", p.gradient, actual, f"not linear for a cotangent times 2^{power}", slack=1e-6)
