@@ -234,6 +234,13 @@ def _step(walk: _Walk, op: Any, dys: dict[int, Any], needs: tuple[bool, ...], an
         walk.inspect(op, arguments, passed)
 
 
+def _as_leaf(x: Any) -> Any:
+    """x as a leaf of another graph, in the same memory. (requires_grad_() would forbid to change x in place.)"""
+    leaf = x.detach()
+    leaf.node = Node(None, 0, x.shape, x.dtype, x.device)
+    return leaf
+
+
 def vjp(fn: Callable[..., Any], inputs: Sequence[Any], dys: Sequence[Any], needs: Sequence[bool]) -> tuple[Any, ...]:
     """The vector-Jacobian product: the gradients of fn(*inputs), weighted by dys, through the graph of fn.
 
@@ -248,7 +255,7 @@ def vjp(fn: Callable[..., Any], inputs: Sequence[Any], dys: Sequence[Any], needs
             elif connected:
                 points.append(x.alias())
             else:
-                points.append(x.detach().requires_grad_())
+                points.append(_as_leaf(x))
         ys = fn(*points)
     ys = ys if isinstance(ys, tuple) else (ys,)
     pairs = [(y.node, dy) for y, dy in zip(ys, dys) if dy is not None and y.node is not None]

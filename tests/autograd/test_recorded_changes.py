@@ -258,6 +258,18 @@ def test_derivatives_of_a_change():
     assert mg.gradcheck(f, w)
 
 
+def test_the_backward_of_a_formula_makes_no_leaf_of_its_inputs():
+    w, _ = w_and_x()
+    for create_graph in (False, True):
+        x = w * 2
+        y = mg.nn.functional.layer_norm(x, (3,))
+        (dx,) = mg.grad((y**3).sum(), x, create_graph=create_graph, retain_graph=True)
+        if create_graph:
+            dx.square().sum().backward(retain_graph=True)
+        x.mul_(2)
+        assert x.tolist() == [4, 8, 12]
+
+
 def test_under_no_grad_the_memory_is_written():
     w, x = w_and_x()
     v = x[:1]
