@@ -14,19 +14,20 @@ class Rerun:
     """A forward that can be repeated from one of its blocks on.
 
     run: a function that runs the forward, and returns a number. It is called at once. blocks: Modules that run one
-    after the other. value: the number. If a block ran several times, or has hooks, whole forwards are repeated."""
+    after the other. value: the number. Whole forwards are repeated if a block runs several times, has hooks, or has a
+    forward that was assigned to it."""
 
     def __init__(self, blocks: "Sequence[Module]", run: Callable[[], float]) -> None:
         self.blocks, self._run = list(blocks), run
         self._outputs: dict[Module, list[Any]] = {block: [] for block in self.blocks}
-        is_hooked = any(_has_hooks(module) for block in self.blocks for module in block.modules())
+        is_changed = any("forward" in vars(block) or any(map(_has_hooks, block.modules())) for block in self.blocks)
         handles = [block.register_forward_hook(self._keep) for block in self.blocks]
         try:
             self.value = run()
         finally:
             for handle in handles:
                 handle.remove()
-        self._can_skip = not is_hooked and all(len(outputs) == 1 for outputs in self._outputs.values())
+        self._can_skip = not is_changed and all(len(outputs) == 1 for outputs in self._outputs.values())
 
     def _keep(self, block, args, output):
         self._outputs[block].append(output)

@@ -188,6 +188,19 @@ def test_blocks_before_a_head_run_once(kind):
     assert not any("forward" in vars(block) for block in model.blocks)
 
 
+def test_a_forward_assigned_to_a_block_stays():
+    """It is called in every forward, and it is still there afterwards."""
+    model, calls = gpt(n_layer=3), []
+    expected = study.head_importance(model, [batch(2)])
+    block, forward = model.blocks[0], model.blocks[0].forward
+    block.forward = assigned = lambda *args: calls.append(0) or forward(*args)
+    found = study.head_importance(model, [batch(2)])
+    for path in expected:
+        np.testing.assert_array_equal(found[path], expected[path])
+    assert block.forward is assigned
+    assert len(calls) == 1 + 12
+
+
 def test_a_stopped_ablation_has_what_was_measured(caplog):
     model, batches, calls = gpt(), [batch(2), batch(3)], []
 
