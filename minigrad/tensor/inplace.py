@@ -1,8 +1,8 @@
 """Changes of tensors in place, to values or to random numbers.
 
-If the graph has to record a change, it is computed as an op of a new result, which the tensor becomes: its memory and
-its node are from then on those of the result. What ops have saved keeps the old values. Any other tensor in the old
-memory, such as a view, is outdated and raises when it is used.
+If the graph has to record a change, an op computes a new result, and the tensor takes the memory and the node of that
+result. What ops have saved keeps the old values. Any other tensor in the old memory, such as a view, is outdated and
+raises when it is used.
 
 A change that is not recorded, as under no_grad(), writes into the memory. It raises the version counter of the storage,
 so that the backward of an op that saved the old values raises.
@@ -268,6 +268,9 @@ class InPlace(Attributes):
     def __imul__(self: T, other: Operand) -> T:  # type: ignore[misc]
         return cast(T, self._augment(other, ops.mul, InPlace.mul_))
 
+    def __itruediv__(self: T, other: Operand) -> T:  # type: ignore[misc]
+        return cast(T, self._augment(other, ops.div, InPlace.div_))
+
     def __iand__(self: T, other: Operand) -> T:
         return self._update(ops.bitwise_and, other)
 
@@ -276,9 +279,6 @@ class InPlace(Attributes):
 
     def __ixor__(self: T, other: Operand) -> T:
         return self._update(ops.bitwise_xor, other)
-
-    def __itruediv__(self: T, other: Operand) -> T:  # type: ignore[misc]
-        return cast(T, self._augment(other, ops.div, InPlace.div_))
 
 
 for _name, _function in vars(ops).items():

@@ -148,6 +148,7 @@ class Run:
 
     def __init__(self, settings: dict[str, Any], corpus: str, device: str = "cpu", captured: bool = True) -> None:
         self.settings, self.device, self.done, self.saved, self.best_loss = settings, device, 0, 0, math.inf
+        self.steps_to_keep = recipe.steps_to_keep(settings)
         self.vocab, self.characters, self.crc = text.CharVocab(corpus), len(corpus), zlib.crc32(corpus.encode())
         seed, T, B = settings["seed"], settings["block_size"], settings["batch_size"]
         rank, size = distributed.world()
@@ -222,7 +223,7 @@ class Run:
 
     def keep(self, folder: Path) -> None:
         """Write the model to a checkpoint of its own, if the settings want one of this step."""
-        if self.done in recipe.steps_to_keep(self.settings):
+        if self.done in self.steps_to_keep:
             checkpoint.save({"model": self.model, **self._checked_about()}, runs.kept_at(folder, self.done))
 
     def _checked_about(self) -> dict[str, Any]:
