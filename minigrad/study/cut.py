@@ -21,7 +21,7 @@ from ..ops import public as ops
 from ..tensor import Tensor, tensor
 from .layers import attention_layers, numbers_of_heads
 from .names import Part, part_of
-from .stream import check_first_forward, stream_of
+from .stream import check_first_forward, first_output, stream_of
 
 if TYPE_CHECKING:
     from ..nn.module import Module
@@ -141,7 +141,7 @@ class EdgeCut:
             return [layer.register_head_hook("z", self._head_wrote, last=True)]
         if path.endswith(BIAS):
             return [layer.register_forward_hook(lambda layer, args, y: self._wrote(_bias_like(layer, y)))]
-        return [layer.register_forward_hook(lambda module, args, y: self._wrote(_first(y)))]
+        return [layer.register_forward_hook(lambda module, args, y: self._wrote(first_output(y)))]
 
     def _wrote(self, y):
         self.difference, self.has_written = self.removed(y), True
@@ -212,11 +212,6 @@ class EdgeCut:
         return hook
 
 
-def _first(y):
-    """Return y, or the first item of a tuple."""
-    return y[0] if isinstance(y, tuple) else y
-
-
 def _tokens(y):
     """Return y, the output of the first nn.Embedding. Raises ValueError unless it has the shape of tokens, (B, T,
     C)."""
@@ -230,4 +225,4 @@ def _tokens(y):
 
 def _bias_like(layer, y):
     """Return the output bias of an attention layer, expanded to the shape of the layer's output."""
-    return layer.out_proj.bias.expand(*_first(y).shape)
+    return layer.out_proj.bias.expand(*first_output(y).shape)

@@ -1,11 +1,12 @@
-"""The arrays of the report as one text. In a report of many heads, only some maps have all cells.
+"""Packing: the arrays of a report as one text, in which the heads that matter least may have coarser maps.
 
 The maps of a head are the pattern and its gradients, (T, S) for each sequence. Of 144 heads with 256 tokens they would
 take 80 MB, and a reader looks at few of them closely. So the heads that matter most have all cells, and the others the
 means of blocks of cells.
 
-page/numbers.js reads the arrays, in this order: for each layer its maps, by kind, sequence and head; if a map has
-blocks, also which cells are seen; and then the arrays by token and by prediction."""
+page/numbers.js reads the arrays of one layer after the other. First come the layer's maps, by kind, sequence and head.
+If one of them has blocks, an array of the cells that are seen follows. The arrays by token and by prediction are last.
+"""
 
 import base64
 import zlib

@@ -227,7 +227,7 @@ def check_first_forward(model, stream):
     for sublayer in stream.sublayers:
         handles.append(sublayer.entry.register_forward_pre_hook(partial(check.entered, sublayer)))
         handles.append(sublayer.module.register_forward_hook(partial(check.left, sublayer)))
-    handles.append(stream.blocks[-1].register_forward_hook(lambda module, args, y: check.compare(_first(y))))
+    handles.append(stream.blocks[-1].register_forward_hook(lambda module, args, y: check.compare(first_output(y))))
     return handles
 
 
@@ -255,7 +255,7 @@ class _Check:
             if sublayer.path in self.done:
                 raise ValueError(f"{sublayer.path} ran twice: once is needed, to tell its gradients apart")
             self.done.append(sublayer.path)
-            self.after = self.read + _first(y).detach()
+            self.after = self.read + first_output(y).detach()
 
     def compare(self, x):
         """Raise ValueError unless x is the stream after the last sublayer."""
@@ -270,7 +270,8 @@ class _Check:
             )
 
 
-def _first(y):
+def first_output(y):
+    """Return y, or the first item of a tuple."""
     return y[0] if isinstance(y, tuple) else y
 
 

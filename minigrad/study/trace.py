@@ -70,8 +70,8 @@ def trace_heads(
     impl="batched". The trace itself changes no bit of losses and gradients. Raises KeyError for an unknown layer or
     name of a head, ValueError for a number that no layer has, and for a model without attention."""
     all_layers = attention_layers(model)
-    trace = HeadTrace(attention_layers(model, layers), _chosen_heads(all_layers, layers, heads))
-    handles = trace._watch(model, grads)
+    trace = HeadTrace(attention_layers(model, layers), _chosen_heads(all_layers, layers, heads), grads)
+    handles = trace._watch(model)
     try:
         yield trace
     finally:
@@ -108,11 +108,13 @@ class HeadTrace:
     None if there is no such argument or several."""
 
     tokens: Array | None = None
-    _with_grads = True
 
-    def __init__(self, layers: "Mapping[str, MultiheadAttention]", heads: Mapping[str, Sequence[int]]) -> None:
-        """heads: {path of every attention layer of the model: the numbers of its traced heads}."""
-        self.layers, self._heads = layers, heads
+    def __init__(
+        self, layers: "Mapping[str, MultiheadAttention]", heads: Mapping[str, Sequence[int]], grads: bool
+    ) -> None:
+        """heads: {path of every attention layer of the model: the numbers of its traced heads}. grads: True if
+        gradients are kept."""
+        self.layers, self._heads, self._with_grads = layers, heads, grads
         self._calls: dict[str, list[LayerTrace]] = {path: [] for path in layers}
 
     @overload
@@ -218,8 +220,10 @@ class HeadTrace:
         differentiated quantity. losses: (B, T), the loss of the prediction at each position, which shades the text.
         lessons: study.Lessons of some heads, which become maps. history: a study.History, which becomes lines. limit:
         bytes of the file. If it would be larger, the heads that matter least have maps of blocks of cells; raises
-        ValueError if it is larger even so. After HeadTrace.backward, a click on a prediction shows
-        what comes from it."""
+        ValueError if it is larger even so.
+
+        If the gradients are those of HeadTrace.backward, the page can also show the part of them that comes from one
+        prediction: that of the token that is clicked."""
         table, names = self.table(), layer_names(self._heads)
         for name, column in (importance or {}).items():
             if name in table.stats:
@@ -264,14 +268,13 @@ class HeadTrace:
 
     # ---------------------------------------------------------------------------------------------------------- hooks
 
-    def _watch(self, model, grads):
+    def _watch(self, model):
         """Register the hooks, and return their handles."""
-        self._with_grads = grads
         handles = [model.register_forward_pre_hook(self._keep_tokens)]
         for path, layer in self.layers.items():
             if self._heads[path]:
                 points = (*INPUTS, *POINTS, OUTPUT)
-                handles += [layer.register_head_hook(p, partial(self._keep, path, p, grads), last=True) for p in points]
+                handles += [layer.register_head_hook(p, partial(self._keep, path, p), last=True) for p in points]
         return handles
 
     def _keep_tokens(self, model, args):
@@ -280,14 +283,14 @@ class HeadTrace:
         is_clear = len(ints) == 1 or (ints and isinstance(model, (GPT, AttentionOnly)))
         self.tokens = ints[0].numpy() if is_clear else None
 
-    def _keep(self, path, point, grads, layer, x):
+    def _keep(self, path, point, layer, x):
         """A head hook of the layer at `path`, at `point`."""
         if point == INPUTS[0]:  # the first point of a forward
             heads = self._heads[path]
             weights = zip(*(head_weights(layer, h) for h in heads))  # copied now: the optimizer may change them later
             arrays = dict(zip(WEIGHTS, map(np.stack, weights)))
             self._calls[path].append(LayerTrace(path, layer, heads, layer.score_scale, arrays))
-        self._calls[path][-1]._keep(point, x, grads)
+        self._calls[path][-1]._keep(point, x, self._with_grads)
 
 
 class LayerTrace:

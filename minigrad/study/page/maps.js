@@ -5,7 +5,7 @@ class Heatmap {
     this.image = el("canvas");  // one pixel for each cell
     this.title = el("span"); this.low = el("small"); this.high = el("small"); this.bar = el("i");
     this.plot = el("div", { className: "plot" }, canvas);
-    this.none = el("p", { className: "none muted", });
+    this.none = el("p", { className: "none muted" });
     this.legend = el("span", { className: "legend" }, this.low, this.bar, this.high);
     this.note = el("small", { className: "note" });
     const axes = el("small", { className: "axes", textContent: id === "pattern" ? "query ↓ key →" : "" });
