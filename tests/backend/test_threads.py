@@ -39,6 +39,12 @@ def test_threads_compute_what_one_does(on, threads):
     assert found == {"compared": 3000, "wrong": 0}  # 18,000 in the six runs
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc")
+def test_small_rows_are_not_worth_another_thread():
+    started = run("workers", "", on="native")
+    assert started["small"] == 0 < started["large"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("on", BACKENDS)
 def test_the_first_use_from_many_threads_makes_one_backend(on):

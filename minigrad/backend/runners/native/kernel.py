@@ -41,8 +41,9 @@ def address(x):
 
 @functools.lru_cache(4096)
 def packed_grid(grid):
-    """A grid of up to three dims as bytes, as the entry points take it."""
-    return struct.pack("3I", *grid, *(1,) * (3 - len(grid)))
+    """A grid of up to three dims as bytes, as the entry points take it. A fourth number says how many blocks there must
+    be for threads to share them."""
+    return struct.pack("4I", *grid, *(1, 1, 1, 2)[len(grid) :])
 
 
 class Kernel:

@@ -255,8 +255,10 @@ inline void launch_with(void (*kernel)(A...), long long blocks, const unsigned* 
       kernel(std::get<I>(args)...);
     }
   };
+  if (blocks < grid[3]) return some(0, blocks);
   run_blocks([](void* launch, long long first, long long last) { (*(decltype(some)*)launch)(first, last); }, &some, blocks);
 }
+// grid: the blocks along x, y and z, and how many blocks there must be for threads to share them.
 template <typename... A>
 inline void launch(void (*kernel)(A...), const unsigned* grid, const char* packed) {
   launch_with(kernel, (long long)grid[0] * grid[1] * grid[2], grid, packed, std::index_sequence_for<A...>());

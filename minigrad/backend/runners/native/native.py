@@ -30,6 +30,7 @@ if platform.machine() in ("x86_64", "AMD64"):
 POOL_FLAGS = ("-std=c++17", "-O2", "-pthread")
 MOST_THREADS = 1024
 SHARE = 1 << 14  # elements that are worth another core
+SMALL = 1 << 12  # elements of rows that one core computes in less time than waking another takes
 TRAINING = "gemm", "elementwise", "softmax", "norm", "cross_entropy", "reduce", "optim", "attention"
 """The kernel files that training needs. They are compiled together, when the first of them is needed for a large array.
 A program with small arrays waits only for the files that it uses."""
@@ -81,12 +82,13 @@ class NativeKernels(Gemm, CpuAttention, KernelBackend):
         return max(1, min(256, n // (4 * SHARE)))
 
     def rows(self, rows, n, each=4):
-        return rows, 1
+        fewest_shared = max(1, SMALL // max(1, n))  # see packed_grid
+        return (rows, 1, 1, fewest_shared), 1
 
     def launch_rows(self, rows, n, file, entry, dtype, *args):
         """Run an entry point built on rows.cuh over `rows` rows of n elements: a block of one thread for each."""
         if rows:
-            self._start(file, entry, dtype, (rows,), (1,), 0, args)
+            self._start(file, entry, dtype, self.rows(rows, n)[0], (1,), 0, args)
 
     def _start(self, file, entry, dtype, grid, block, shared, args):
         kernel = self._kernels.get((file, entry, dtype)) or self._load(file, entry, dtype)
