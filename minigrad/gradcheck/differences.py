@@ -176,8 +176,10 @@ def _agree_at_once(look, expected, rtol, noise):
 
 def _first_step(paths, steps, tableau):
     """Return the _Look after one step: for each path, the largest step at which its changes are finite."""
-    first = [_finite_step(path, h) for path, h in zip(paths, steps)]  # (h, up, down) of each path
-    h, up, down = (np.array(column) for column in zip(*first))
+    h = np.array(steps, float)
+    up, down = _changes(paths, steps)
+    for i in np.flatnonzero(~np.isfinite(up - down).all(axis=1)):
+        h[i], up[i], down[i] = _finite_step(paths[i], steps[i])
     h = h[:, None]
     change = np.maximum(np.abs(up), np.abs(down))
     value, _, _ = tableau.add(h, up, down)
@@ -190,12 +192,17 @@ def _first_step(paths, steps, tableau):
     )  # fmt: skip
 
 
+def _changes(paths, steps):
+    """Return (the changes at +h, those at -h), (n, K) each, for a path and its step h in each row."""
+    up = np.array([path(h) for path, h in zip(paths, steps)])
+    down = np.array([path(-h) for path, h in zip(paths, steps)])
+    return up, down
+
+
 def _halve(look, paths, tableau, noise):
     """Take the next step, half as large."""
     look.h, look.up_before, look.down_before = look.h / 2, look.up, look.down
-    steps = look.h[:, 0]
-    look.up = np.array([path(h) for path, h in zip(paths, steps)])
-    look.down = np.array([path(-h) for path, h in zip(paths, steps)])
+    look.up, look.down = _changes(paths, look.h[:, 0].tolist())
     value, bar, look.floor_now = tableau.add(look.h, look.up, look.down)
     better = bar < look.bar
     look.value, look.bar = np.where(better, value, look.value), np.where(better, bar, look.bar)
