@@ -8,7 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd import Value, watch
-from .differences import AGREES, EPS, LEAST_JUMP, PLATEAU, RATIO, STEP, derivative, derivatives, survey, survey_steps
+from .differences import (
+    AGREES,
+    EPS,
+    LEAST_JUMP,
+    LEVELS,
+    PLATEAU,
+    RATIO,
+    STEP,
+    derivative,
+    derivatives,
+    survey,
+    survey_steps,
+)
 from .report import Finding, patterns, ratio_hint
 from .subject import PRECISION, host, split, to_vector
 from .verdicts import CODE, FAIL, INCONCLUSIVE, KINK, MEANING, NONFINITE, PASS, SEVERITY, Pairs
@@ -19,10 +31,13 @@ WIDE_BY_ROUNDING = 1e-2  # where rounding alone explains the bar
 WIDE_BY_CANCELLING = 0.6  # where terms cancel to 1e-12 of their size: a saturated tanh has one known digit, or none
 COARSE = 16  # rtol in ulps, for a function that computes in float32 or float16 inside
 FEW_BITS = 12  # numbers with no more significant bits may be exact in float32 by accident
+SMALLEST_EXACT = 64 * EPS  # the smallest step at which x + h is exact, as a part of x
+LARGE_FACTOR = 2**10  # a function may multiply x by so much before a value saturates
 FAR = 2.0**-3  # first step of the second look, or an eighth of x
 LOWEST = 2.0**-64  # last step of the second look for x = 0
 MOST_KINKS = 8  # elements at kinks that are removed from one direction
 CHUNK = 2**16  # numbers that are compared at once
+TINIEST_SQUARE = 1e-280  # a sum of squares that is smaller may have lost digits
 
 
 @dataclass
@@ -32,7 +47,7 @@ class Gradients:
     cotangents: Any  # (K, elements of the outputs); None: each defined output alone
     arrays: list  # for each cotangent, the gradient of each leaf
     noise: np.ndarray  # (K,): the error that rounding makes in the weighted outputs; see Comparison
-    terms: np.ndarray  # (K,): the size of the terms that add up to a gradient, before any of them cancels
+    terms: np.ndarray  # (K,): the size of the terms that add up to the weighted outputs, before any of them cancels
 
 
 class Steps(NamedTuple):
@@ -45,16 +60,22 @@ class Steps(NamedTuple):
     @property
     def smallest_exact(self):
         """The smallest step at which x + h is still exact."""
-        return 64 * EPS * self.max_abs_x
+        return SMALLEST_EXACT * self.max_abs_x
+
+    @property
+    def scale(self):
+        """What the size of intermediate terms is divided by for the size of their slopes, which are smaller where x is
+        large. A function may multiply x by some LARGE_FACTOR, so this is |x| / LARGE_FACTOR, and 1 at least."""
+        return max(1.0, self.max_abs_x / LARGE_FACTOR)
 
 
 class Comparison:
     """A Subject's backward against differences of its forward, at its point. `findings` collects the results.
 
     The noise of the differences is estimated from all intermediate values v and their gradients dv (Iri 1984). Rounding
-    changes each v by about eps |v|, so the noise is:
+    changes each v by about eps |v|. So the differences have four times this noise:
 
-        noise = 4 √Σ (eps |v| |dv|)²        terms = √Σ (|v| |dv|)²
+        noise = √Σ (eps |v| |dv|)²        terms = √Σ (|v| |dv|)²
 
     The outputs alone would not tell: 1 - erf(5) is 1e-12, and its error is 1e-16."""
 
@@ -62,7 +83,7 @@ class Comparison:
         self.subject, self.rng, self.atol, self.first_step = subject, rng, atol, first_step
         self.step_factor = step_factor  # not 1: rounding may be the same at all powers of two
         self.findings: list = []
-        self.squared_noise = self.squared_terms = 0.0  # sums over the latest backward
+        self.noise = self.terms = 0.0  # see above; these are for the latest backward
         self.coarsest_eps = EPS  # eps of the coarsest float dtype of an intermediate value
         values = {}  # node -> (the array that an op computed, eps of its numbers, the size of terms that cancel in it)
 
@@ -79,7 +100,7 @@ class Comparison:
                 array, eps, least = values[node]
                 self.coarsest_eps = max(self.coarsest_eps, eps)
                 size = np.maximum(np.abs(array), least, dtype=np.float64)
-                node.add_hook(lambda g, size=size, eps=eps: self._add_squares(host(g), size, eps))
+                node.add_hook(lambda g, size=size, eps=eps: self._add_terms(host(g) * size, eps))
         self.coarsest_dtype = next(dtype for dtype, eps in PRECISION.items() if eps == self.coarsest_eps)
         self.rtol = max(rtol, COARSE * self.coarsest_eps) if self.coarsest_eps > EPS else rtol
         self.y = self.forward.y
@@ -91,23 +112,20 @@ class Comparison:
         elif self.y.size and not self.defined.size:
             self.findings.append(Finding("output", NONFINITE, note="all outputs are infinite", excess=np.inf))
 
-    def _add_squares(self, g, size, eps):
-        terms = g * size
-        square = float(np.vdot(terms, terms))
-        if not math.isfinite(square):
-            square = float(np.square(terms[np.isfinite(terms)]).sum())
-        self.squared_noise += eps**2 * square
-        self.squared_terms += square
+    def _add_terms(self, terms, eps):
+        size = norm_of(terms)
+        self.noise = math.hypot(self.noise, eps * size)
+        self.terms = math.hypot(self.terms, size)
 
     def gradients(self, cotangents=None):
         """The Gradients for these cotangents, or for each defined output alone."""
         results = []
         for row in np.eye(self.y.size)[self.defined] if cotangents is None else cotangents:
-            self.squared_noise = self.squared_terms = 0.0
+            self.noise = self.terms = 0.0
             if self.coarsest_eps > EPS:  # float32 or float16 may round the outputs where no graph shows it
-                self.squared_noise = float(np.square(self.coarsest_eps * (row * self.y)[self.defined]).sum())
+                self.noise = self.coarsest_eps * norm_of((row * self.y)[self.defined])
             arrays = self.forward.gradient(self.forward.dys(row), retain_graph=True)
-            results.append((arrays, math.sqrt(self.squared_noise), math.sqrt(self.squared_terms)))
+            results.append((arrays, self.noise, self.terms))
         noise, terms = 4 * np.array([f[1] for f in results]), np.array([f[2] for f in results])
         return Gradients(cotangents, [f[0] for f in results], noise, terms)
 
@@ -136,7 +154,7 @@ class Comparison:
 
     def steps(self, direction):
         """The Steps along a direction: the first is smaller when many elements move at once, and larger where float32
-        or float16 rounds."""
+        or float16 rounds, or where x is so large that it could not be halved LEVELS times."""
         moving = [np.abs(a[u != 0]) for a, u in zip(self.subject.arrays, direction) if u is not None]
         sizes = moving[0] if len(moving) == 1 else np.concatenate([np.zeros(0), *moving])
         step = STEP / 2 ** round(math.log2(max(1, sizes.size)) / 4)
@@ -144,30 +162,33 @@ class Comparison:
             step = 2.0 ** round(math.log2(self.first_step))
         step *= 2 ** round(math.log2(self.coarsest_eps / EPS) / 6)
         sizes = sizes[np.isfinite(sizes)]
+        max_abs_x = float(sizes.max(initial=0))
+        step = max(step, power_of_two(SMALLEST_EXACT * max_abs_x) * 2**LEVELS)
         smallest = sizes[sizes > 0].min(initial=np.inf)
         largest = max(4 * step, FAR, smallest / 8 if smallest < np.inf else 0)
-        return Steps(step, largest, float(sizes.max(initial=0)))
+        return Steps(step, largest, max_abs_x)
 
     def slope(self, direction, cotangents, noise):
         """The Derivative along a direction, at the first look."""
         steps = self.steps(direction)
         return derivative(self.path(direction, cotangents), noise, steps.first, steps.smallest_exact)
 
-    def compare(self, directions, analytic, size, gradients):
+    def compare(self, directions, analytic, size, gradients, least_terms=0.0):
         """The Pairs for the derivatives along n directions, a row for each direction.
 
         analytic, (n, K): the derivatives by `gradients`. size, (K,): the size of the derivatives for the same cotangent
-        along other directions. A pair that disagrees, or whose error bar is wide, gets a second look, at steps of all
-        sizes."""
+        along other directions. least_terms: the size of the terms that add up to a derivative is at least this. A pair
+        that disagrees, or whose error bar is wide, gets a second look, at steps of all sizes."""
         noise = gradients.noise
         paths = [self.path(direction, gradients.cotangents) for direction in directions]
         steps = [self.steps(direction) for direction in directions]
         first_steps, smallest_steps = [s.first for s in steps], [s.smallest_exact for s in steps]
         first = derivatives(paths, noise, first_steps, smallest_steps, analytic, min(AGREES, self.rtol / 100))
-        pairs = self.pairs(analytic, first, size, gradients.terms)
+        terms = np.maximum(gradients.terms / np.array([[s.scale] for s in steps]), least_terms)
+        pairs = self.pairs(analytic, first, size, terms)
         doubtful = self._doubtful(pairs, size, noise, paths, steps)
         for i in np.flatnonzero(doubtful.any(axis=1)):
-            pairs[i] = self._second_look(pairs[i], doubtful[i], size, gradients, paths[i], steps[i])
+            pairs[i] = self._second_look(pairs[i], doubtful[i], size, noise, terms[i], paths[i], steps[i])
         return pairs
 
     def _doubtful(self, pairs, size, noise, paths, steps):
@@ -183,12 +204,12 @@ class Comparison:
         doubtful = disagrees | (is_wide & numeric.above_noise) | changes_later
         return doubtful & np.isfinite(analytic) & ~numeric.is_jump
 
-    def _second_look(self, pairs, doubtful, size, gradients, path, steps):
+    def _second_look(self, pairs, doubtful, size, noise, terms, path, steps):
         """The Pairs along one direction, (K,), after a survey of steps of all sizes.
 
         A doubtful pair takes the survey's derivative if that is better. A difference counts only if both looks see
         it."""
-        first, noise, terms = pairs.numeric, gradients.noise, gradients.terms
+        first = pairs.numeric
         smallest = self._smallest_step(pairs, doubtful, noise, steps)
         # Rounding of float16 and float32 makes stairs of any height, and none of them is a jump of the function.
         least_jump = LEAST_JUMP if self.coarsest_eps == EPS else np.inf
@@ -280,6 +301,21 @@ class Comparison:
             hint = ratio_hint(f.analytic, f.numeric, sizes, self.forward.uses_a_value_twice())
             f.hints = [hint] if hint else []
         return f
+
+
+def power_of_two(x):
+    """The power of two next to x, and 0 for 0."""
+    return 2.0 ** round(math.log2(x)) if x else 0.0
+
+
+def norm_of(x):
+    """The Euclidean norm of the finite numbers in x. Their squares may overflow or underflow."""
+    square = float(np.vdot(x, x))
+    if TINIEST_SQUARE < square < math.inf:
+        return math.sqrt(square)
+    x = np.abs(x[np.isfinite(x)])
+    largest = x.max(initial=0)
+    return float(largest * np.linalg.norm(x / largest)) if largest else 0.0
 
 
 def largest_of(x):
@@ -442,10 +478,8 @@ class Directional:
         """Return the Finding for the derivative along u. element: (leaf, j) if u moves only element j of a leaf."""
         comparison, terms, direction = self.comparison, self.terms(u), self.direction(u)
         noise, cotangent = self.gradients.noise, self.gradients.cotangents[0]
-        largest_terms = np.maximum(self.gradients.terms, np.linalg.norm(terms))
         size = np.abs(self.gradient[np.isfinite(self.gradient)]).max(initial=0)
-        gradients = Gradients(self.gradients.cotangents, self.gradients.arrays, noise, largest_terms)
-        pairs = comparison.compare([direction], np.array([[terms.sum()]]), size, gradients)
+        pairs = comparison.compare([direction], np.array([[terms.sum()]]), size, self.gradients, norm_of(terms))
         if pairs.numeric_verdicts()[0, 0] == CODE[FAIL]:
             difference = pairs.difference[0, 0]
             spread = to_vector(self.subject.spread(comparison.forward.dys(cotangent))[1:])

@@ -23,6 +23,7 @@ LEAST_JUMP = 2.0**-20  # a jump is at least so high: rounding of terms of size 1
 RATIO = 4  # ratio of a step of the survey to the next
 PLATEAU = 3  # a plateau has so many estimates in a row that agree: over a range of 16 in the step
 TIGHT = 0.1  # bars on a plateau are at most this part of the slope
+RELATIVE_STEP = 2.0**-40  # the smallest exact step is this part of the step that is tried for the smallest x
 AGREES = 1e-9  # two steps are enough if they agree with the expected slope to this part of it
 
 
@@ -140,7 +141,7 @@ def derivatives(paths, noise, steps, smallest_steps, expected=None, rtol=AGREES)
     with the expected one to rtol, which no wrong slope does, and the one-sided slopes agree."""
     running, finished = np.arange(len(paths)), []
     smallest, tableau = np.array(smallest_steps, float), Tableau(noise, 2)
-    look = _first_step(paths, steps, tableau)
+    look = _first_step(paths, steps, smallest_steps, tableau)
     for level in range(1, MOST):
         _halve(look, [paths[i] for i in running], tableau, noise)
         if level == JUMP:  # where rounding is still small
@@ -174,12 +175,12 @@ def _agree_at_once(look, expected, rtol, noise):
     return agree
 
 
-def _first_step(paths, steps, tableau):
+def _first_step(paths, steps, smallest_steps, tableau):
     """Return the _Look after one step: for each path, the largest step at which its changes are finite."""
     h = np.array(steps, float)
     up, down = _changes(paths, steps)
     for i in np.flatnonzero(~np.isfinite(up - down).all(axis=1)):
-        h[i], up[i], down[i] = _finite_step(paths[i], steps[i])
+        h[i], up[i], down[i] = _finite_step(paths[i], steps[i], smallest_steps[i])
     h = h[:, None]
     change = np.maximum(np.abs(up), np.abs(down))
     value, _, _ = tableau.add(h, up, down)
@@ -238,12 +239,11 @@ def _finish(look, paths, noise, smallest):
     )  # fmt: skip
 
 
-def _finite_step(path, step):
+def _finite_step(path, step, smallest_step):
     """Return (h, the change at h, the change at -h) for the largest h among step, step/16, … at which all values are
-    finite; if there is none, for the one with most finite values."""
+    finite; if there is none, for the one with most finite values. The last h is a part of x, which may be tiny."""
     tried = []
-    for k in range(9):
-        h = step / 16**k
+    for k, h in enumerate([*(step / 16**k for k in range(9)), smallest_step / RELATIVE_STEP]):
         up, down = path(h), path(-h)
         tried.append((np.count_nonzero(~np.isfinite(up - down)), k, h, up, down))
         if tried[-1][0] == 0:

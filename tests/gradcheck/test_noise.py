@@ -164,12 +164,19 @@ def test_neither_a_pole_nor_rounding_is_a_jump():
     assert verdict(lambda x: F.layer_norm(x, 3).sum(), equal) in (PASS, INCONCLUSIVE)
 
 
+@pytest.mark.parametrize("scale", [1e8, 1e12, 1e16, 1e20, 1e100])
 @pytest.mark.parametrize("f, df", [(lambda x: 3 * x, lambda x: 3 + 0 * x), (lambda x: x * x, lambda x: 2 * x)])
-def test_steps_grow_with_x(f, df):
-    x = values(1e8)
+def test_steps_grow_with_x(f, df, scale):
+    x = values(1.5 * scale)
     assert verdict(opaque(f, df), x) == PASS
     for error in (1e-4, 1e-6):
         assert verdict(opaque(f, lambda x, error=error: df(x) * (1 + error)), x) == FAIL
+
+
+def test_squares_that_overflow_and_steps_that_leave_a_tiny_domain():
+    assert verdict(lambda x: x * 1e150, values(1.5e100, -2e100)) == PASS
+    assert verdict(mg.log, values(3e-100, 1e-30)) == PASS
+    assert verdict(opaque(lambda x: x * 1e150, lambda x: 1e150 * (1 + 1e-6) + 0 * x), values(1.5e100)) == FAIL
 
 
 def test_small_terms_added_up_pass():
