@@ -134,6 +134,15 @@ def is_at_kink(subject, rng):
     )
 
 
+def is_isolated(subject, rng):
+    """True if each tiny step leads to another branch of the function, and the gradient at a point close by is right.
+
+    A comparison such as x == 0 then holds at this point alone, so that differences show only the other branch."""
+    here = branch_signature(subject)
+    is_alone = all(branch_signature(at_nearby_point(subject, rng, 1e-7)) != here for _ in range(4))
+    return is_alone and not first_failure(at_nearby_point(subject, rng, 1e-2))
+
+
 def at_nearby_point(subject, rng, by, signs=(-1, 1)):
     """The same Subject at another point: x moves by between half of and all of by (1 + |x|), up or down."""
     return subject.moved(
@@ -157,6 +166,21 @@ def piece_signature(subject, arrays=None):
 
     with watch(add_op):
         subject.run(arrays)
+    return signature
+
+
+def branch_signature(subject):
+    """Return a list that identifies the branches that a function takes at its point: the names of the ops that run, and
+    the results of those without a gradient, such as comparisons."""
+    signature = []
+
+    def add_op(op, inputs, outputs):
+        signature.append(op.name)
+        if not op.differentiable:
+            signature.extend(host(y).tobytes() for y in outputs if y is not None)
+
+    with watch(add_op):
+        subject.run()
     return signature
 
 

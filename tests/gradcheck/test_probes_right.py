@@ -66,6 +66,13 @@ RIGHT = {
     "exp: infinite at 1e8": (lambda x: (-x.exp()).exp(), tensor(0.5, 2.0)),
     "rounding inside, the same at each step": (batch_norm, mg.tensor(np.arange(8.0).reshape(4, 2) ** 2), tensor(1, 2)),
     "a triangle on a line": (area, mg.tensor(np.array([[0.0, 0.1], [1.0, 0.3], [0.2, 2.0]]))),
+    "another value exactly where two numbers are equal": (
+        lambda x, y: mg.where(x == y, x * y, x + y),
+        tensor(1, 2),
+        tensor(1, 5),
+    ),
+    "another branch exactly at 0": (lambda x: x if float((x * x).sum()) == 0 else 0.5 * x, tensor(0.3, -1.2)),
+    "a gradient that overflows": (lambda x: 1 / x, tensor(1e-3, -1e-4, 2e-2)),
     "float16, below its normal numbers": (lambda x: (x.half() / 300).double(), tensor(0.7, 1.3)),
 }
 
@@ -83,6 +90,24 @@ def test_a_right_function_is_not_failed(name):
     fn, *inputs = RIGHT[name]
     report = gradcheck(fn, *inputs, raise_on_fail=False)
     assert report.verdict != FAIL, report.message()
+
+
+def test_cotangents_of_a_saturated_function_round():
+    for seed in range(30):
+        x = mg.tensor(np.random.default_rng(seed).standard_normal((3, 4)))
+        report = gradcheck(lambda x: (x / 0.01).softmax(-1), x, mode="probes", probes=("linearity",))
+        assert report.verdict == PASS
+
+
+def test_an_interrupt_names_the_call_of_a_probe():
+    def halved(x):
+        while float(x.abs().sum()) > 100:  # as a loop that does not end
+            raise KeyboardInterrupt
+        return x / 2
+
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        gradcheck(halved, tensor(0.5, 2.0))
+    assert "the probe 'values' was calling" in interrupt.value.__notes__[0]
 
 
 def test_a_gradient_that_is_not_finite_where_all_else_is_fails():

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..report import Finding, NotApplicable, failure, describe_exception
 from ..verdicts import FAIL, NONFINITE, PASS
-from .at_point import check_point
+from .at_point import call_as_text, check_point
 from .conditions import (
     ProbeContext, alone, cotangents, device, float16, float32, interleaved, layouts, linearity, modes, repeatable,
     repeated_input, unchanged,
@@ -91,7 +91,11 @@ def _run(name, start, seed, findings):
     p.subject.restore_parameters()  # a probe before may have left other parameters in a Module
     refused = False
     for x in PROBES[name](p):
-        finding = check_point(p, x) if isinstance(x, Point) else x
+        try:
+            finding = check_point(p, x) if isinstance(x, Point) else x
+        except KeyboardInterrupt as interrupt:  # a loop inside may not end at these numbers
+            interrupt.add_note(f"the probe {name!r} was calling {call_as_text(p, x)}; probes=(…) can leave it out")
+            raise
         if finding is None:
             refused = True
             continue

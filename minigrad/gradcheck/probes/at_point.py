@@ -12,8 +12,8 @@ import numpy as np
 from ... import autograd
 from ...tensor import Tensor
 from ..call import Keywords, label_of, subject_of
-from ..compare import Comparison, Directional, draw
-from ..culprit import at_nearby_point, excuse_kinks, find_culprit, is_at_kink
+from ..compare import Comparison, Directional, draw, norm_of
+from ..culprit import at_nearby_point, excuse_kinks, find_culprit, is_at_kink, is_isolated
 from ..differences import EPS, STEP
 from ..report import Finding, exception_text, failure
 from ..subject import host, split, to_vector
@@ -25,6 +25,7 @@ MANY_OPS = 64  # only one element is checked if this many ops run: in a loop all
 MOST_KINKS = 2  # removed from a direction before it is given up: another point may have many
 SMALL = 2.0**-13  # a step at which functions that vary on a scale of 1 are straight, and not lost in rounding
 STEP_FACTOR = 0.8541  # a second comparison multiplies its steps by this
+ISOLATED = "a comparison holds at this point alone: close by, where the gradient is right, another branch runs"
 SHOWN = 8  # elements of an input in the text of a call: it has to fit a screen
 
 
@@ -159,7 +160,7 @@ def _agrees(subject, run, dys, gradient, u):
         up, down = (cotangent @ (subject.values(subject.point_along(direction, step)) - run.y) for step in (t, -t))
         return (up - down) / (2 * t), max(abs(up), abs(down)) / t
 
-    rounding = EPS * np.linalg.norm(cotangent * run.y)
+    rounding = EPS * norm_of(cotangent * run.y)
     try:
         for t in (h / 64, SMALL / np.abs(u).max()):
             slope, steepest = difference(t)
@@ -194,6 +195,8 @@ def _compare_in_doubt(p, subject, doubtful, step_factor):
             f.excess, f.note = np.inf, "the function is finite and smooth here, its gradient is not"
             worst = f if worst.verdict != FAIL else worst
         elif f.verdict == FAIL and not undefined and not _is_explained(comparison, f):
+            if p.is_composition and is_isolated(subject, p.rng):
+                f.verdict, f.note = point_verdict(FAIL, is_sure=False, strict=p.strict), ISOLATED
             return f
     return worst
 
@@ -214,7 +217,7 @@ def _is_explained(comparison, f):
 
 def _is_smooth(subject, f):
     """True if the differences show one slope: the same on both sides, or tiny on both sides, beside the values."""
-    if f.left is None or not np.isfinite([f.numeric, f.bar, f.left, f.right]).all():
+    if f.jump or f.left is None or not np.isfinite([f.numeric, f.bar, f.left, f.right]).all():
         return False
     steepest = max(abs(f.left), abs(f.right))
     smooth = abs(f.left - f.right) <= 1e-3 * steepest and abs(f.numeric - f.left) <= 1e-3 * steepest

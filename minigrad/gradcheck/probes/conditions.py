@@ -93,11 +93,11 @@ class ProbeContext:
         sizes = [np.abs(a[np.isfinite(a)]).max(initial=1e-300) for a in self.subject.arrays]
         return [changes[0], *(change + EPS * self.terms / size for change, size in zip(changes[1:], sizes))]
 
-    def same(self, check, expected, actual, note, slack=1e-10, arrays=None):
+    def same(self, check, expected, actual, note, slack=1e-10, arrays=None, terms=1):
         """Yield a Finding for each part of two results, [outputs, *gradient] or the gradient alone.
 
         They may differ by `slack` of the largest element, plus the rounding that is estimated at `arrays`, or else at
-        the point. slack 0: not at all."""
+        the point. slack 0: not at all. terms: the number of gradients that were added up, each with this rounding."""
         names = ["", *(leaf.name for leaf in self.subject.leaves)][-len(expected) :]
         if slack:
             slack = max(slack, 64 * self.coarsest_eps)
@@ -110,7 +110,7 @@ class ProbeContext:
             largest, difference = np.abs(a[np.isfinite(a)]).max(initial=0), difference_of(a, b)
             allowed = slack * largest + tiny
             if slack and (difference > allowed).any():
-                allowed += 64 * self.spread[k]
+                allowed += 64 * terms * self.spread[k]
                 if arrays is not None:
                     allowed += 64 * self.subject.spread(self.dys, arrays, ties=False)[k].max(initial=0)
                     if not np.isfinite(a).all() or 0 < largest <= allowed:  # singular there, say
@@ -144,7 +144,7 @@ def linearity(p):
     others = [p.rng.standard_normal(dy.shape).astype(dy.dtype) for dy in p.dys]
     other, combined = (p.backward(p.run, dys) for dys in (others, [2 * a - 3 * b for a, b in zip(p.dys, others)]))
     expected = [2 * a - 3 * b for a, b in zip(p.gradient, other)]
-    yield from p.same("linearity", expected, combined, "not linear in the cotangent", slack=1e-9)
+    yield from p.same("linearity", expected, combined, "not linear in the cotangent", slack=1e-9, terms=10)
     for what, parts in (
         ("0 at some outputs", [dy * (p.rng.random(dy.shape) < 0.5) for dy in p.dys]),
         ("1 at all outputs", [np.ones_like(dy) for dy in p.dys]),
@@ -152,7 +152,8 @@ def linearity(p):
     ):
         rest = [dy - part for dy, part in zip(p.dys, parts)]
         total = [a + b for a, b in zip(p.backward(p.run, parts), p.backward(p.run, rest))]
-        yield from p.same("linearity", p.gradient, total, f"not linear where the cotangent is {what}", slack=1e-9)
+        note = f"not linear where the cotangent is {what}"
+        yield from p.same("linearity", p.gradient, total, note, slack=1e-9, terms=3)
     for power in (-LARGE, LARGE) if p.coarsest_eps == EPS else ():  # float16 might overflow
         scaled = p.backward(p.run, [2.0**power * dy for dy in p.dys])
         actual = [g / 2.0**power for g in scaled]
