@@ -63,6 +63,11 @@ class Steps(NamedTuple):
         return SMALLEST_EXACT * self.max_abs_x
 
     @property
+    def below_tiny_x(self):
+        """A step that is smaller than a tiny x, or 0 if the first look takes such steps anyway, or x is 0."""
+        return self.max_abs_x / 2**12 if self.max_abs_x < self.first / 2**LEVELS else 0.0
+
+    @property
     def scale(self):
         """What the size of intermediate terms is divided by for the size of their slopes, which are smaller where x is
         large. A function may multiply x by some LARGE_FACTOR, so this is |x| / LARGE_FACTOR, and 1 at least."""
@@ -193,7 +198,8 @@ class Comparison:
 
     def _doubtful(self, pairs, size, noise, paths, steps):
         """bool (n, K): the pair needs a second look. Either it disagrees; or the function changes, and the bar is wide;
-        or the function does not change at the first steps, but it does at the largest one."""
+        or the function does not change at the first steps, but it does at the largest one; or x is tiny, and the slope
+        is another one at a step that is smaller still."""
         numeric, analytic = pairs.numeric, pairs.analytic
         disagrees = pairs.numeric_verdicts() == CODE[FAIL]
         is_wide = 3 * numeric.bar > WIDE * np.maximum(np.maximum(size, np.abs(analytic)), numeric.steepest)
@@ -201,8 +207,17 @@ class Comparison:
         for i in np.flatnonzero(changes_later.any(axis=1)):
             largest = steps[i].largest
             changes_later[i] &= np.minimum(np.abs(paths[i](largest)), np.abs(paths[i](-largest))) > noise
-        doubtful = disagrees | (is_wide & numeric.above_noise) | changes_later
-        return doubtful & np.isfinite(analytic) & ~numeric.is_jump
+        doubtful = (disagrees | (is_wide & numeric.above_noise) | changes_later) & ~numeric.is_jump
+        for k, step in enumerate(s.below_tiny_x for s in steps):
+            if step:
+                doubtful[k] |= self._changes_below(step, paths[k], pairs[k], noise)
+        return doubtful & np.isfinite(analytic)
+
+    def _changes_below(self, h, path, pairs, noise):
+        """bool (K,): the slope at the step h is not the analytic one, or not the numeric one of larger steps."""
+        slope = (path(h) - path(-h)) / (2 * h)
+        difference = np.maximum(np.abs(slope - pairs.numeric.value), np.abs(slope - pairs.analytic))
+        return difference > 1e-6 * np.abs(slope) + 8 * noise / h
 
     def _second_look(self, pairs, doubtful, size, noise, terms, path, steps):
         """The Pairs along one direction, (K,), after a survey of steps of all sizes.
@@ -225,10 +240,11 @@ class Comparison:
 
     def _smallest_step(self, pairs, doubtful, noise, steps):
         """The smallest step of a survey: the one at which noise hides the disputed difference, but at least so small
-        that a plateau fits below the first step."""
+        that a plateau fits below the first step, and below a tiny x."""
         disputed = np.maximum(pairs.difference, pairs.numeric.bar)[doubtful]
         hidden_below = 40 * np.broadcast_to(noise, pairs.analytic.shape)[doubtful] / np.maximum(disputed, 1e-300)
-        return max(steps.smallest_exact or LOWEST, min(hidden_below.min(), steps.first / RATIO**PLATEAU))
+        highest = min(steps.first, steps.below_tiny_x or np.inf) / RATIO**PLATEAU
+        return max(steps.smallest_exact or LOWEST, min(hidden_below.min(), highest))
 
     def _is_confirmed(self, merged, survey_alone, is_plateau):
         """bool (K,): the survey by itself sees the difference, on a plateau that the slopes do not contradict."""
@@ -244,7 +260,7 @@ class Comparison:
         """True if the gradient changes so fast, on both sides, that no step could tell a difference of `disputed`
         from the noise."""
         steps = self.steps(direction)
-        smallest = max(steps.smallest_exact, LOWEST, min(steps.first, 16 * noise / disputed))
+        smallest = max(steps.smallest_exact or LOWEST, min(steps.first, 16 * noise / disputed))
         steady = 0
 
         def slope(t):

@@ -164,13 +164,20 @@ def test_neither_a_pole_nor_rounding_is_a_jump():
     assert verdict(lambda x: F.layer_norm(x, 3).sum(), equal) in (PASS, INCONCLUSIVE)
 
 
-@pytest.mark.parametrize("scale", [1e8, 1e12, 1e16, 1e20, 1e100])
+@pytest.mark.parametrize("scale", [1e-100, 1e-30, 1e-16, 1e8, 1e12, 1e16, 1e20, 1e100])
 @pytest.mark.parametrize("f, df", [(lambda x: 3 * x, lambda x: 3 + 0 * x), (lambda x: x * x, lambda x: 2 * x)])
-def test_steps_grow_with_x(f, df, scale):
+def test_steps_grow_and_shrink_with_x(f, df, scale):
     x = values(1.5 * scale)
     assert verdict(opaque(f, df), x) == PASS
     for error in (1e-4, 1e-6):
         assert verdict(opaque(f, lambda x, error=error: df(x) * (1 + error)), x) == FAIL
+
+
+@pytest.mark.parametrize("f, df", [(np.tanh, lambda u: 1 - np.tanh(u) ** 2), (lambda u: 1 / u, lambda u: -1 / u**2)])
+def test_a_function_of_a_tiny_x_is_no_jump(f, df):
+    x = values(1.3e-60, 0.7e-60)
+    assert verdict(opaque(lambda x: f(x / 1e-60), lambda x: df(x / 1e-60) / 1e-60), x) == PASS
+    assert verdict(opaque(lambda x: f(x / 1e-60), lambda x: 0 * x), x) == FAIL
 
 
 def test_squares_that_overflow_and_steps_that_leave_a_tiny_domain():
