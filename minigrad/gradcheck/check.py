@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .call import prepare, subject_of
-from .compare import Comparison, check_directions, check_elements
+from .compare import Comparison, check_directions, check_elements, check_ties
 from .culprit import excuse_kinks, find_culprit
 from .probes import PROBES, SALT, run_probes
 from .probes.conditions import UserCall
@@ -46,8 +46,8 @@ def gradcheck(
     order       2 checks the gradient of the gradient, with respect to inputs and cotangents, and so on.
     rtol, atol  the gradient agrees if |analytic - numeric| <= atol + rtol max(|analytic|, |numeric|) + 3 bars. An atol
                 hides wrong gradients that are small.
-    eps         the first step of the differences; it is halved from there. Default: 2^-9, or less where many elements
-                move at once. Where a result is in doubt, other steps are taken too.
+    eps         the first step of the differences; it is halved from there. Default: 2^-9; less where many elements
+                move at once, more where |x| is above 1e8. Where a result is in doubt, other steps are taken too.
     vjp         (dy, *inputs) -> gradients: the gradient to check, for an fn of NumPy arrays; another framework may
                 compute it. It returns a tuple with an entry for each input, of the input's structure; None means
                 zeros. dy is a tuple if fn has several outputs. Only order 1 is checked.
@@ -109,6 +109,7 @@ def _compare(comparison, mode, directions):
         check_directions(comparison, directions)
     elif mode == "full":
         check_elements(comparison, combinations)
+    check_ties(comparison)
     return mode
 
 

@@ -438,6 +438,22 @@ def check_directions(comparison, count):
             return
 
 
+def check_ties(comparison):
+    """Compare along directions that move all numbers equal to one at a kink, so that ties stay ties.
+
+    Among equal numbers max may give the gradient to any of them, or share it out, but not give it to each: where all
+    grow together, so does the maximum. Elements that move alone do not show that. Only failures are added."""
+    leaves = {leaf.name: leaf.array for leaf in comparison.subject.leaves}
+    at_kinks = [f for f in comparison.findings if f.verdict == KINK and f.leaf]
+    for value in dict.fromkeys(float(leaves[f.leaf][f.index]) for f in at_kinks):
+        u = to_vector([(array == value).astype(float) for array in leaves.values()])
+        if np.count_nonzero(u) > 1:
+            name = f"all numbers equal to {value:.6g}"
+            f = Directional(comparison, name).along(u, name)
+            if f.verdict == FAIL:
+                comparison.findings.append(f)
+
+
 def draw(rng, shape):
     """Numbers that are not small, with so few binary digits that x ± t u is exact."""
     return rng.integers(8, 25, shape) / 16 * rng.choice([-1.0, 1.0], shape)

@@ -10,7 +10,7 @@ No op is wrong then, but the gradient is not right either: that is INCONCLUSIVE.
 import numpy as np
 
 from ..autograd import FormulaOp, Value, watch
-from .compare import Comparison, check_directions
+from .compare import Comparison, check_directions, check_ties
 from .subject import Leaf, Subject, host, to_vector
 from .verdicts import FAIL, kink_verdict
 
@@ -39,6 +39,7 @@ def excuse_kinks(comparison):
 
 def lies_between_nearby_gradients(subject, rng):
     """True if, for a random cotangent, nearly each element of the gradient lies between those at random nearby points.
+    So must the sum over equal numbers.
 
     Nearly: sort() may put one of twenty equal numbers in a place that it has at none of those points."""
     run = subject.run()
@@ -46,10 +47,18 @@ def lies_between_nearby_gradients(subject, rng):
     cotangent[~np.isfinite(run.y)] = 0
     others = [at_nearby_point(subject, rng, CLOSE if k % 2 else CLOSEST).run() for k in range(NEIGHBOURS)]
     here, *close_by = (to_vector(r.gradient(r.dys(cotangent))) for r in (run, *others))
-    low, high = np.min(close_by, axis=0), np.max(close_by, axis=0)
-    margin = 1e-7 * np.maximum(np.abs(low), np.abs(high))
-    outside = np.count_nonzero((here < low - margin) | (here > high + margin))
-    return outside <= here.size // 8
+    _, group = np.unique(to_vector(subject.arrays), return_inverse=True)  # equal numbers are one group
+    sum_here, *sums_close_by = (np.bincount(group, g) for g in (here, *close_by))
+    return np.count_nonzero(_is_outside(here, close_by, 1e-7)) <= here.size // 8 and not (
+        _is_outside(sum_here, sums_close_by, 1e-3).any()
+    )
+
+
+def _is_outside(x, others, margin):
+    """bool: the number is less than all others at its place, or larger. margin: a part of the largest of them."""
+    low, high = np.min(others, axis=0), np.max(others, axis=0)
+    margin = margin * np.maximum(np.abs(low), np.abs(high))
+    return (x < low - margin) | (x > high + margin)
 
 
 def has_kink(subject, pairs=DIRECTION_PAIRS):
@@ -121,6 +130,7 @@ def first_failure(subject):
     """The first FAIL of a Subject along a few directions, or None."""
     comparison = Comparison(subject, np.random.default_rng(0))
     check_directions(comparison, 2)
+    check_ties(comparison)
     return next((f for f in comparison.findings if f.verdict == FAIL), None)
 
 

@@ -134,6 +134,24 @@ def test_a_kink_excuses_only_gradients_between_those_close_by(fn, inputs, expect
     assert verdict(fn, *inputs) == expected
 
 
+@pytest.mark.parametrize("share, expected", [(1.0, FAIL), (0.0, FAIL), (0.5, KINK)])
+@pytest.mark.parametrize("names", ["maximum of two", "maximum inside"])
+def test_equal_numbers_share_one_gradient(share, expected, names):
+    class Maximum(mg.Op, abstract=True):
+        def forward(self, x, y):
+            self.save_inputs(x, y)
+            return np.maximum(x, y)
+
+        def backward(self, dy):
+            x, y = self.saved_inputs()
+            tied = share * (x == y).to(dy.dtype)
+            return dy * ((x > y).to(dy.dtype) + tied), dy * ((y > x).to(dy.dtype) + tied)
+
+    fn = Maximum.apply if names == "maximum of two" else lambda x, y: Maximum.apply(x, y).exp().sum()
+    assert verdict(fn, values(1.0, 2.0, 3.0), values(1.0, 5.0, 2.0)) == expected
+    assert verdict(lambda x: Maximum.apply(x[:3], x[3:]), values(1.0, 2.0, 3.0, 1.0, 5.0, 2.0)) == expected
+
+
 @pytest.mark.parametrize("wrong", [0.0, 0.3, 0.5, -1.0, 1.0])
 @pytest.mark.parametrize("f", [lambda x: np.maximum(x, 0) + np.maximum(-x, 0), np.abs, lambda x: np.maximum(x, 0)])
 def test_kinks_beside_the_point_excuse_nothing(f, wrong):

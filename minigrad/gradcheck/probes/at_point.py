@@ -12,7 +12,7 @@ import numpy as np
 from ... import autograd
 from ...tensor import Tensor
 from ..call import Keywords, label_of, subject_of
-from ..compare import Comparison, Directional, draw, norm_of
+from ..compare import Comparison, Directional, check_ties, draw, norm_of
 from ..culprit import at_nearby_point, excuse_kinks, find_culprit, is_at_kink, is_isolated
 from ..differences import EPS, STEP
 from ..report import Finding, exception_text, failure
@@ -186,6 +186,7 @@ def _compare_in_doubt(p, subject, doubtful, step_factor):
     at_kink = len(doubtful) > 1 and is_at_kink(subject, p.rng)
     for u in doubtful[at_kink:]:  # at ties all elements kink together: removing them one by one would take long
         Directional(comparison, "", MOST_KINKS).check(u.copy())
+    check_ties(comparison)
     excuse_kinks(comparison)
     worst = Finding("", PASS, excess=min(1.0, max((f.excess for f in comparison.findings), default=0.0)))
     for f in comparison.findings:
