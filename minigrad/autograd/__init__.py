@@ -17,7 +17,7 @@ from .anomaly import AnomalyError
 from .cases import case
 from .graph import GraphError, Handle, Node, Storage, Value
 from .modes import (
-    detect_anomaly, enable_grad, inference_mode, is_grad_enabled, mode, no_grad, set_grad_enabled, switched,
+    current_modes, detect_anomaly, enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled, switched,
     watch,
 )  # fmt: skip
 from .op import FormulaOp, Op
@@ -27,7 +27,7 @@ from ..base.missing import module_getattr
 
 __all__ = [
     "AnomalyError", "case", "GraphError", "Handle", "Node", "Storage", "Value",
-    "detect_anomaly", "enable_grad", "inference_mode", "is_grad_enabled", "mode", "no_grad",
+    "current_modes", "detect_anomaly", "enable_grad", "inference_mode", "is_grad_enabled", "no_grad",
     "set_grad_enabled", "switched", "watch", "FormulaOp", "Op", "Declaration", "composite", "declaration_of",
     "registry", "backward", "reachable", "vjp",
 ]  # fmt: skip

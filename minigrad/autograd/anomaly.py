@@ -5,7 +5,7 @@ from typing import Any
 
 from ..base.capturing import user_place
 from .graph import Value
-from .modes import mode
+from .modes import current_modes
 
 
 class AnomalyError(ArithmeticError):
@@ -36,7 +36,7 @@ def check_forward(op: Any, inputs: Sequence[Any], results: Sequence[Any]) -> Non
         if kind == "Inf" and any(found_in_inputs):
             continue
         if not op.line[1]:  # the op was not recorded, and does not know where it was made
-            op.scope, op.line = mode.scope, user_place()
+            op.scope, op.line = current_modes()["scope"], user_place()
         source = f"; input {found_in_inputs.index('NaN')} held NaN already" if "NaN" in found_in_inputs else ""
         raise AnomalyError(f"{kind} in the output of {op.describe()}{source}")
 

@@ -18,7 +18,7 @@ from .anomaly import check_forward
 from .arguments import kind_of
 from .cases import Case
 from .graph import GraphError, Node, Storage, Value
-from .modes import mode
+from .modes import current_modes, of_thread
 from .registry import Declaration, register
 from .walk import vjp
 
@@ -135,7 +135,10 @@ class Op:
             raise TypeError(f"{cls.name} needs at least one Tensor, got {kinds}; minigrad.tensor(…) makes one")
 
         # 3. Whether this run is recorded.
-        modes = mode.__dict__  # the modes of this thread; a dict is read faster than attributes of a thread-local
+        modes = of_thread.__dict__
+        block = modes["block"]
+        if block is not None and not block.locked():  # asked here first, which is faster than a call for each op
+            modes = current_modes()
         recorded = connected and modes["grad"] and cls.differentiable
         if recorded:
             op._inputs = inputs  # save_inputs() reads them while forward runs

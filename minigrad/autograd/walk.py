@@ -9,7 +9,7 @@ from typing import Any
 from ..base.capturing import thread
 from .anomaly import check_backward
 from .graph import Node, Storage, Value
-from .modes import enable_grad, mode, switched
+from .modes import current_modes, enable_grad, is_grad_enabled, switched
 
 # An op is typed Any here, because op.py imports this module.
 Reached = dict[Any, dict[int, Node]]  # {op: {output index: node}}
@@ -88,13 +88,13 @@ class _Walk:
         g = self.pending.pop(node, None)
         if g is None:
             return None
-        if node.hooks and not mode.inspecting:
+        if node.hooks and not current_modes()["inspecting"]:
             for hook in list(node.hooks.values()):
                 self.seen_outside.add(g.storage)  # a hook may keep its argument, and what it returns
                 g = _call_hook(hook, g)
             self.seen_outside.add(g.storage)
         if self.targets is None:
-            if node.retain and not mode.inspecting:
+            if node.retain and not current_modes()["inspecting"]:
                 node.accumulate(g, self.with_own_memory)
         elif node in self.targets:
             self.results[node] = g
@@ -166,8 +166,9 @@ def run_walk(
     ops = reachable(roots, floor)
     order = sorted(ops, key=lambda op: op.serial, reverse=True)
     useful = None if walk.targets is None else leading_to(walk.targets, order)
-    inspecting = inspect is not None or mode.inspecting
-    anomaly, watch = mode.anomaly and not inspecting, None if inspect is not None else mode.watch
+    modes = current_modes()
+    inspecting = inspect is not None or modes["inspecting"]
+    anomaly, watch = modes["anomaly"] and not inspecting, None if inspect is not None else modes["watch"]
     with switched(grad=create_graph, anomaly=False, inspecting=inspecting, watch=watch):
         for root, g in zip(roots, cotangents):
             walk.seen_outside.add(g.storage)
@@ -177,7 +178,7 @@ def run_walk(
             dys = {index: g for index, node in nodes.items() if (g := walk.collect(node)) is not None}
             if dys and (useful is None or op in useful):
                 if create_graph:
-                    mode.scope = op.scope
+                    current_modes()["scope"] = op.scope
                 needs = op.needs if useful is None else useful[op]
                 _step(walk, op, dys, needs, anomaly)
                 if not retain_graph:
@@ -246,7 +247,7 @@ def vjp(fn: Callable[..., Any], inputs: Sequence[Any], dys: Sequence[Any], needs
 
     Returns a tuple with a Tensor for each input, or None where `needs` is False. While grad is enabled, the gradients
     can be differentiated again."""
-    connected = mode.grad  # then the gradients are functions of the inputs in the graph
+    connected = is_grad_enabled()  # then the gradients are functions of the inputs in the graph
     with enable_grad():
         points = []
         for x, need in zip(inputs, needs):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Protocol, Self, Ty
 
 import numpy as np
 
-from ..autograd import mode
+from ..autograd import current_modes
 from ..autograd.arguments import not_a_tensor_error
 from ..dtypes import DEFAULT_FLOAT, float16, float32, float64
 from ..tensor import Tensor, as_tensor
@@ -64,9 +64,18 @@ class Module(HookMixin):
     Parameters, buffers and submodules are found in the order in which they were assigned. Raises TypeError if another
     value is assigned to the name of one, and if a module without a forward is called."""
 
-    training = True
+    _training = True
     _name = ""  # the parent's name for this module; these names make up paths, such as "blocks.1.attn"
     _buffer_names: dict = {}
+
+    @property
+    def training(self) -> bool:
+        """False in eval mode, where there is no dropout: after eval(), and within evaluating() in this thread."""
+        return self._training and self not in current_modes()["evaluating"]
+
+    @training.setter
+    def training(self, training: bool) -> None:
+        self._training = training
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute what a call of the module returns. Subclasses define it; call the module, not this."""
@@ -85,15 +94,16 @@ class Module(HookMixin):
         self.__dict__["_name"] = name
 
     def __call__(self: HasForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        outer, name = mode.scope, self._name
+        modes, name = current_modes(), self._name
+        outer = modes["scope"]
         if name:
-            mode.scope = f"{outer}.{name}" if outer else name
+            modes["scope"] = f"{outer}.{name}" if outer else name
         try:  # a context manager would take a microsecond more, and a small layer takes only ten
             if not (self._forward_pre_hooks or self._forward_hooks):
                 return self.forward(*args, **kwargs)
             return self._call_with_hooks(args, kwargs)
         finally:
-            mode.scope = outer
+            current_modes()["scope"] = outer
 
     def named_children(self) -> Iterator[tuple[str, "Module"]]:
         """Yield (name, module) of the direct submodules."""

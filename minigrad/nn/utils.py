@@ -1,11 +1,10 @@
 """Helpers for loops of training and evaluation."""
 
 import math
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-from ..autograd import no_grad
+from ..autograd import no_grad, switched
 from ..autograd.arguments import check_arguments
 from ..dtypes import float64
 from ..tensor import Tensor, from_backend, zeros
@@ -16,16 +15,15 @@ if TYPE_CHECKING:
     from .module import Module
 
 
-@contextmanager
-def evaluating(model: "Module") -> Iterator[None]:
-    """Within a with-block a Module is in eval mode. Afterwards every module has its own mode again."""
-    before = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in before:
-            module.training = training
+class evaluating(switched):
+    """Within a with-block, a Module and all modules below it are in eval mode. Other threads are not affected."""
+
+    def __init__(self, model: "Module") -> None:
+        super().__init__()
+        self.model = model
+
+    def settings(self, modes: dict[str, Any]) -> dict[str, Any]:
+        return {"evaluating": modes["evaluating"].union(self.model.modules())}
 
 
 @check_arguments

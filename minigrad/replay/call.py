@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import Node, Storage, Value, mode
+from ..autograd import Node, Storage, Value, current_modes, is_grad_enabled
 from ..autograd.modes import switched
 from ..autograd.walk import backward, leading_to, reachable, run_walk
 from ..base.capturing import CaptureError, refuse, refuse_within, uncaptured, user_line
@@ -90,7 +90,7 @@ class CapturedCall:
             if place is None or op is Transfer:
                 return self._run_now(op, inputs[0], params, place)
         draws: list = []
-        modes = mode.__dict__
+        modes = current_modes()
         guard = modes["grad"], [(name, guard_of(value, draws)) for name, value in params.items()] if params else ()
         if modes["anomaly"]:
             refuse("detect_anomaly() inside")
@@ -170,7 +170,7 @@ class CapturedCall:
 
         Its outputs come into the rest of the step as arrays from outside, so the guard asks only that their shapes and
         dtypes are those of other calls. In the captured graph a UserOp stands for it."""
-        if mode.anomaly:
+        if current_modes()["anomaly"]:
             refuse("detect_anomaly() inside")
         self.run_pending()
         real_inputs = [self._with_values(x) if isinstance(x, Value) else x for x in inputs]
@@ -187,8 +187,9 @@ class CapturedCall:
         nodes = [None if output is None else output.node for output in e.outputs]
         pairs = zip(ys, nodes)
         outputs = [None if y is None else self._from_outside(y, node, inputs, real_inputs) for y, node in pairs]
-        if mode.watch is not None:
-            mode.watch(e.op or op(), inputs, outputs)
+        watch = current_modes()["watch"]
+        if watch is not None:
+            watch(e.op or op(), inputs, outputs)
         return tuple(outputs) if isinstance(result, tuple) else outputs[0]
 
     def _with_values(self, x):
@@ -231,7 +232,7 @@ class CapturedCall:
     def backward_of_user_op(self, op, dys):
         """The gradients of the inputs of a UserOp: the op that ran for it in this call computes them, from the values
         of dys."""
-        if mode.grad:
+        if is_grad_enabled():
             raise CaptureError(
                 f"{op.name} is an op of your own that runs at each call: a captured step gives its first derivative "
                 f"only, so create_graph=True must stay outside of it ({user_line()})"
@@ -252,7 +253,8 @@ class CapturedCall:
         retain = create_graph or inspect is not None if retain_graph is None else retain_graph
         targets = None if inputs is None else [bindings.captured_for.get(node, node) for node in inputs]
         roots = [bindings.captured_for.get(node, node) for node in roots]
-        is_inspected = inspect is not None or mode.inspecting or mode.watch is not None
+        modes = current_modes()
+        is_inspected = inspect is not None or modes["inspecting"] or modes["watch"] is not None
         has_hooks = any(outside.hooks for outside in bindings.captured_for if type(outside) is Node)
         runs_user_code = create_graph or is_inspected or has_hooks or self.backward_runs_user_code
         if runs_user_code or any(node.op is None for node in roots):

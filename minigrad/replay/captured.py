@@ -16,8 +16,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
-from ..autograd import mode
-from ..autograd.modes import unwind
+from ..autograd import current_modes
 from ..backend import get as get_backend
 from ..base.capturing import thread
 from ..tensor import Tensor
@@ -90,10 +89,11 @@ class Captured(Generic[P, R]):
             return self.function(*args, **kwargs)
         with self._lock:
             backend = get_backend(next((str(x.device) for x in _tensors((args, kwargs))), "cpu"))
-            if mode.anomaly or mode.watch is not None or not backend.captures or self._new_in_a_row >= MOST_NEW:
+            modes, has_much_new = current_modes(), self._new_in_a_row >= MOST_NEW
+            if modes["anomaly"] or modes["watch"] is not None or not backend.captures or has_much_new:
                 self.calls["uncaptured"] += 1
                 return self.function(*args, **kwargs)
-            call, depth = CapturedCall(self._tree(backend), self._tree), len(mode.before)
+            call = CapturedCall(self._tree(backend), self._tree)
             try:
                 thread.session = call
                 return self.function(*args, **kwargs)
@@ -102,7 +102,6 @@ class Captured(Generic[P, R]):
                 while True:  # an interrupt is raised when everything is computed
                     try:
                         thread.session = None
-                        unwind(depth)
                         call.finish()
                         break
                     except KeyboardInterrupt as error:

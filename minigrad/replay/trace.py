@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ..autograd import GraphError, Node, Op, Storage, mode
+from ..autograd import GraphError, Node, Op, Storage, current_modes
 from ..base.capturing import thread, user_place
 from ..tensor import Tensor
 from .addresses import AddressSpace
@@ -163,7 +163,7 @@ class UserOp(Op, abstract=True):
         self._saves = any(y is not None and y.node is not None and y.node.op.has_saved() for y in ys)
         self.name, self.params, self.parents, self.backend, self.wrap = op.name, params, parents, backend, Tensor._wrap
         self.needs = tuple([node is not None for node in parents])
-        self.serial, self.scope, self.line = next(Op._serials), mode.scope, user_place()
+        self.serial, self.scope, self.line = next(Op._serials), current_modes()["scope"], user_place()
         if len(ys) > 1:
             self.outputs = tuple([None if y is None else (y.shape, y.dtype) for y in ys])
         return self

@@ -1,12 +1,11 @@
 """The attention layers of a model, and the weights of each head."""
 
 from collections.abc import Iterable
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..autograd import enable_grad, no_grad
+from ..autograd import enable_grad
 from ..dtypes import float64
 from ..nn import MultiheadAttention
 from ..nn.positions import rotary
@@ -78,8 +77,8 @@ def as_float64(x):
     return np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, np.float64)
 
 
-@contextmanager
-def undisturbed(model):
-    """Within the with-block, the model is in eval mode and no graph is recorded. Afterwards its modes are restored."""
-    with evaluating(model), no_grad():
-        yield
+class undisturbed(evaluating):
+    """Within the with-block, the model is in eval mode and no graph is recorded."""
+
+    def settings(self, modes):
+        return super().settings(modes) | {"grad": False}

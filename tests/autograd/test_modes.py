@@ -1,6 +1,9 @@
-"""no_grad, enable_grad and set_grad_enabled: nested, as decorators, in threads; detect_anomaly."""
+"""no_grad, enable_grad and set_grad_enabled: nested, as decorators, in threads, interrupted; detect_anomaly."""
 
+import contextlib
 import inspect
+import itertools
+import signal
 import threading
 
 import numpy as np
@@ -8,7 +11,8 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn
-from minigrad.autograd import AnomalyError, mode
+from minigrad.autograd import AnomalyError
+from minigrad.nn.utils import evaluating
 
 
 def leaf(*shape):
@@ -51,8 +55,8 @@ def test_a_decorated_generator_is_refused():
 
 def test_set_grad_enabled_sets_the_mode_at_once_and_a_block_restores_it():
     x = leaf(3)
-    with mg.set_grad_enabled(False) as entered:
-        assert entered is not None and not (x * 2).requires_grad
+    with mg.set_grad_enabled(False):
+        assert not (x * 2).requires_grad
         with mg.set_grad_enabled(True):
             assert (x * 2).requires_grad
         assert not mg.is_grad_enabled()
@@ -90,11 +94,100 @@ def test_backward_under_no_grad_with_create_graph():
     np.testing.assert_allclose(second.numpy(), 12 * x.detach().numpy())
 
 
-# ------------------------------------------------------------------------------------ what a walk sets, and sets back
+def test_one_instance_is_entered_repeatedly():
+    off = mg.no_grad()
+    with off, off:
+        assert not mg.is_grad_enabled()
+        with mg.enable_grad(), off:
+            assert not mg.is_grad_enabled()
+        assert not mg.is_grad_enabled()
+    assert mg.is_grad_enabled()
+
+    @off
+    def depth(n):
+        return depth(n - 1) if n else mg.is_grad_enabled()
+
+    assert depth(5) is False and mg.is_grad_enabled()
 
 
-def modes():
-    return {name: getattr(mode, name) for name in ("grad", "anomaly", "scope", "inspecting", "watch")}
+def test_modes_in_an_exit_stack():
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mg.no_grad())
+        with mg.enable_grad():
+            assert mg.is_grad_enabled()
+        assert not mg.is_grad_enabled()
+        stack.enter_context(mg.enable_grad())
+        assert mg.is_grad_enabled()
+        stack.pop_all().close()
+        assert mg.is_grad_enabled()
+    assert mg.is_grad_enabled()
+
+
+def test_a_module_has_its_path_again_after_a_block():
+    """The end of a block restores modes late: it must not undo what was set in between."""
+    scopes = []
+
+    class Inner(nn.Module):
+        def forward(self, x):
+            with mg.no_grad(), mg.autograd.switched(scope="other"):
+                pass
+            scopes.append(mg.autograd.current_modes()["scope"])
+            return x
+
+    class Outer(nn.Module):
+        def __init__(self):
+            self.inner = Inner()
+
+        def forward(self, x):
+            y = self.inner(x)
+            scopes.append(mg.autograd.current_modes()["scope"])
+            return y
+
+    nn.Sequential(Outer())(mg.ones(1))
+    assert scopes == ["0.inner", "0"] and mg.autograd.current_modes()["scope"] == ""
+
+
+def test_an_interrupt_leaves_no_mode_behind():
+    """The alarm comes 500 times, at moments that differ: while blocks begin, run and end."""
+    model, parameter = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)), leaf(3)
+    recorded = mg.no_grad()(lambda: (parameter * 2).requires_grad)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for interrupt in range(500):
+            signal.setitimer(signal.ITIMER_REAL, 2e-4 + interrupt * 1e-6)
+            with contextlib.suppress(KeyboardInterrupt):
+                for _ in itertools.count():
+                    with evaluating(model), mg.no_grad():
+                        pass
+                    with mg.no_grad(), mg.enable_grad():
+                        pass
+                    recorded()
+            assert mg.is_grad_enabled() and all(module.training for module in model.modules())
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_eval_mode_of_a_block_belongs_to_its_thread():
+    model, seen = nn.Sequential(nn.Dropout(0.5)), {}
+    inside, outside = threading.Event(), threading.Event()
+
+    def evaluate():
+        with evaluating(model):
+            seen["inside"] = model[0].training
+            inside.set()
+            outside.wait(10)
+            seen["still inside"] = model[0].training
+        seen["after"] = model[0].training
+
+    thread = threading.Thread(target=evaluate)
+    thread.start()
+    inside.wait(10)
+    with evaluating(model):
+        pass
+    seen["the other thread"] = model[0].training
+    outside.set()
+    thread.join()
+    assert seen == {"inside": False, "still inside": False, "after": True, "the other thread": True}
 
 
 # ------------------------------------------------------------------------------------------------------- detect_anomaly
