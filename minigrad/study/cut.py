@@ -19,7 +19,7 @@ from ..nn import functional as F
 from ..nn.positions import rotary
 from ..ops import public as ops
 from ..tensor import Tensor, tensor
-from .layers import attention_layers, numbers_of_heads
+from .layers import alone, attention_layers, numbers_of_heads
 from .names import Part, part_of
 from .stream import check_first_forward, first_output, stream_of
 
@@ -67,7 +67,7 @@ def cut_gradient(
 
     heads = numbers_of_heads(attention_layers(model))
     begin, end, stream = part_of(source, heads), part_of(target, heads), stream_of(model)
-    with ExitStack() as stack:
+    with alone(model), ExitStack() as stack:
         for handle in check_first_forward(model, stream):
             stack.callback(handle.remove)
         stack.enter_context(EdgeCut(stream, begin, end, input, without_gradient).hooked(model))

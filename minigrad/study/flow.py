@@ -42,7 +42,7 @@ from ..tensor import Tensor
 from ..typing import Array
 from .cut import EdgeCut
 from .importance import loss_of, prediction_losses, returned_loss
-from .layers import undisturbed
+from .layers import alone, undisturbed
 from .names import Part, part_of
 from .rerun import Rerun
 from .stream import RTOL, Pass, Write, kind_of_input, not_a_stream_error, stream_of
@@ -278,7 +278,7 @@ def _cut(result, model, stream, batch, loss, places, errors):
     result._known = np.zeros_like(result._known)
     batches = [batch, *(_sequences(batch) if errors else [])]
     advice = "top=50 or between=[…] takes less, and Ctrl-C keeps what is done"
-    with undisturbed(model), force_impl("batched"):
+    with alone(model), undisturbed(model), force_impl("batched"):
         forwards = [Rerun(stream.blocks, partial(loss_of, model, each, loss)) for each in batches]
         try:
             for i, j in counted(places, "cutting", "edges", "study.flow", advice):

@@ -15,7 +15,7 @@ from ..nn import GPT
 from ..nn import functional as F
 from ..tensor import Tensor, grad, ones, tensor
 from ..typing import Array
-from .layers import as_float64, as_list, attention_layers, numbers_of_heads, undisturbed
+from .layers import alone, as_float64, as_list, attention_layers, numbers_of_heads, undisturbed
 from .models import AttentionOnly
 from .names import HeadNumbers, head_of, path_of
 from .rerun import Rerun
@@ -98,7 +98,7 @@ def head_importance(
         raise ValueError(unknown("method", method, METHODS))
     check_steps(steps)
     batches, layers = _list_of_batches(batches), attention_layers(model)
-    with undisturbed(model):
+    with alone(model), undisturbed(model):
         if method == "abs_gate_grad":
             return HeadNumbers(_abs_gate_grads(model, layers, batches, loss))
         if method == "joint_path":
@@ -250,7 +250,7 @@ def ablate_heads(
     for path, head in _pairs(heads, numbers_of_heads(layers)):
         layer = layers[path]
         masks.setdefault(layer, np.ones((layer.num_heads, 1, 1)))[head] = 0
-    with ExitStack() as stack:
+    with alone(model), ExitStack() as stack:
         for layer, mask in masks.items():
             stack.callback(layer.register_head_hook("z", partial(_masked, mask, mode)).remove)
         yield
@@ -283,7 +283,7 @@ def losses_without(
 ) -> list[float]:
     """Return len(order) + 1 mean losses: with the first 0, 1, … of the heads in `order` ablated."""
     losses = []
-    with undisturbed(model):
+    with alone(model), undisturbed(model):
         for k in range(len(order) + 1):
             with ablate_heads(model, order[:k]):
                 losses.append(mean_loss(model, batches, loss))

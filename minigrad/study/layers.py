@@ -1,7 +1,9 @@
 """The attention layers of a model, and the weights of each head."""
 
+import threading
+import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +20,21 @@ if TYPE_CHECKING:
     from ..nn.module import Module
 
 WEIGHTS = "W_Q", "W_K", "W_V", "W_O"  # a head's matrices
+_locks: "weakref.WeakKeyDictionary[Module, Any]" = weakref.WeakKeyDictionary()
+
+
+def alone(model: "Module") -> Any:
+    """Return a lock for a with-block in which this thread alone studies a Module: hooks and gates belong to the model,
+    and would mix the values of several threads. Blocks of one thread nest. Raises RuntimeError if another thread is in
+    such a block."""
+    lock = _locks.setdefault(model, threading.RLock())
+    if not lock.acquire(blocking=False):
+        raise RuntimeError(
+            f"another thread is studying this {type(model).__name__}: wait for it, or give each thread its own "
+            "copy.deepcopy(model)"
+        )
+    lock.release()
+    return lock  # it is taken by the with-statement in one call into C, which no interrupt divides
 
 
 def attention_layers(

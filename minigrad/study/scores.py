@@ -13,7 +13,7 @@ from ..random import Generator
 from ..tensor import Tensor, tensor
 from ..typing import Array
 from . import stats
-from .layers import as_list, attention_layers, undisturbed
+from .layers import alone, as_list, attention_layers, undisturbed
 from .stats import HeadTable
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def head_scores(
     sums = {kind: {path: np.zeros(layer.num_heads) for path, layer in layers.items()} for kind in kinds}
     at_once = max(1, MAX_PATTERN_SIZE // max(layer.num_heads * T * T for layer in layers.values()))
     generator, device = Generator(seed), next(model.parameters()).device
-    with undisturbed(model), ExitStack() as stack:
+    with alone(model), undisturbed(model), ExitStack() as stack:
         for path, layer in layers.items():
 
             def add_scores(layer, pattern, path=path):

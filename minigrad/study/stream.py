@@ -25,7 +25,7 @@ from ..nn.gpt.model import Block
 from ..nn.utils import evaluating
 from ..tensor import Tensor, grad, ones_like, zeros
 from .importance import check_batch, value_of
-from .layers import as_float64, attention_layers, only_prediction
+from .layers import alone, as_float64, attention_layers, only_prediction
 from .names import Part, layer_names
 from .trace import trace_heads
 
@@ -296,10 +296,21 @@ class Pass:
         self.stream, self._probes = stream, _probes(stream)
         # {key: a Tensor of zeros that the hooks added to the stream there; its gradient is dx[key]}
         self._zeros: dict[Any, Tensor] = {}
+        with alone(model):
+            self._run(model, batch, loss, by_prediction)
+        for key, probe in self._probes.items():
+            if key not in self.x:
+                through = type(key[0]).__name__
+                raise ValueError(
+                    f"{probe.name}, or the {through} before it, did not run for this loss: see study_parts"
+                )
+
+    def _run(self, model, batch, loss, by_prediction):
+        """Run the model with hooks on all probes, and differentiate its loss."""
         handles = [module.register_forward_pre_hook(self._before) for module, side in self._probes if side == "in"]
         handles += [module.register_forward_hook(self._after) for module, side in self._probes if side == "out"]
-        if stream.embedding is not None:
-            handles.append(stream.embedding.register_forward_hook(self._after))
+        if self.stream.embedding is not None:
+            handles.append(self.stream.embedding.register_forward_hook(self._after))
         try:
             with evaluating(model), trace_heads(model) as self.trace, enable_grad():
                 self._losses = _losses(loss, model, batch) if by_prediction else value_of(loss, model, batch)
@@ -309,12 +320,6 @@ class Pass:
         finally:
             for handle in handles:
                 handle.remove()
-        for key, probe in self._probes.items():
-            if key not in self.x:
-                through = type(key[0]).__name__
-                raise ValueError(
-                    f"{probe.name}, or the {through} before it, did not run for this loss: see study_parts"
-                )
 
     def _differentiate(self, weights, retain_graph):
         """Set dx, the gradients in the trace, and loss to those of the losses times `weights`, summed."""

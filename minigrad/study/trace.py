@@ -26,6 +26,7 @@ from ..typing import Array, FilePath
 from . import report
 from .layers import (
     WEIGHTS,
+    alone,
     as_float64,
     as_list,
     attention_layers,
@@ -68,15 +69,17 @@ def trace_heads(
     grads=False: no gradients. layers: only these, by path or number. heads: only these, to save memory: a name such as
     "0.3" is a head of one layer, a number such as 3 is a head of every traced layer. Inside the block, layers run with
     impl="batched". The trace itself changes no bit of losses and gradients. Raises KeyError for an unknown layer or
-    name of a head, ValueError for a number that no layer has, and for a model without attention."""
+    name of a head, ValueError for a number that no layer has, and for a model without attention. Raises RuntimeError if
+    another thread is studying the model."""
     all_layers = attention_layers(model)
     trace = HeadTrace(attention_layers(model, layers), _chosen_heads(all_layers, layers, heads), grads)
-    handles = trace._watch(model)
-    try:
-        yield trace
-    finally:
-        for handle in handles:
-            handle.remove()
+    with alone(model):
+        handles = trace._watch(model)
+        try:
+            yield trace
+        finally:
+            for handle in handles:
+                handle.remove()
 
 
 def _chosen_heads(all_layers, layers, heads):

@@ -1,5 +1,7 @@
 """study.trace_heads keeps the values of the forward and the gradients of the backward, and changes neither."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -246,3 +248,32 @@ def test_tokens_of_a_page(tmp_path):
         assert page_data(trace.to_html(tmp_path / "heads.html", one))["tokens"] == [[list("abcdef")]]
     with pytest.raises(ValueError, match="1 sequences of 6 queries, but the tokens given are 1 of"):
         trace.to_html(tmp_path / "heads.html", "abc")
+
+
+# ------------------------------------------------------------------------------------------------------------- threads
+
+
+def test_a_model_is_studied_by_one_thread():
+    model, batch, errors, flows = gpt(), tokens(), [], []
+
+    def study_it_too():
+        for call in (
+            lambda: study.trace_heads(model).__enter__(),
+            lambda: study.ablate_heads(model, "0.1").__enter__(),
+            lambda: study.flow(model, batch),
+            lambda: study.head_importance(model, [batch]),
+            lambda: study.head_scores(model, periods=[2], n=1),
+        ):
+            with pytest.raises(RuntimeError, match="another thread is studying this GPT") as error:
+                call()
+            errors.append(error.value)
+
+    def in_a_thread(function):
+        thread = threading.Thread(target=function)
+        thread.start()
+        thread.join()
+
+    with study.trace_heads(model), study.trace_heads(model):
+        in_a_thread(study_it_too)
+    in_a_thread(lambda: flows.append(study.flow(model, batch)))
+    assert len(errors) == 5 and len(flows) == 1
