@@ -118,9 +118,11 @@ def attention_pattern(qk: T, mask: T | None = None, is_causal: bool = False, sca
     """Return softmax(scale · qk + mask) over the last dim of qk (…, T, S): how much each query reads of each key.
 
     Of qk's shape. mask, broadcast to qk: a bool Tensor (True: attend), a Tensor of qk's dtype (added), or None.
-    is_causal: query i sees keys up to i. Raises TypeError for other dtypes, and ValueError for a mask that does not
-    broadcast."""
+    is_causal: query i sees keys up to i. Raises TypeError for other dtypes, and ValueError for fewer than two dims or a
+    mask that does not broadcast."""
     require_float("attention_pattern", qk)
+    if qk.ndim < 2:
+        raise ValueError(f"attention_pattern: qk must be (…, T, S), got shape {qk.shape}")
     if mask is not None:
         try:
             expand_if_needed(mask, qk.shape)

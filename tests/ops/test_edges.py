@@ -371,6 +371,7 @@ REFUSED = {
     "randint of none": (lambda: mg.randint(3, 2, (1,)), ValueError, "no integers"),
     "a mask of ints": (lambda: F.attention_pattern(a, mg.tensor(A).long()), TypeError, "mask must be bool or float64"),
     "a mask of other shape": (lambda: F.attention_pattern(a, a[:2] > 0), ValueError, "does not broadcast to scores"),
+    "scores of one dim": (lambda: F.attention_pattern(a[0]), ValueError, r"qk must be \(…, T, S\), got shape"),
     "from_numpy of a list": (lambda: mg.from_numpy([1.0]), TypeError, "needs a NumPy array, got a list"),
     "grad of ints": (lambda: mg.tensor([1], requires_grad=True), TypeError, "floating-point"),
     "weights of too few outputs": (lambda: mg.grad([a, a], a, a), (ValueError, mg.GraphError), "grad"),
