@@ -165,7 +165,14 @@ def test_each_argument_spoilt_in_each_way_is_refused(monkeypatch):
 
 
 def other_operands(x):
-    """Arrays of another dtype or shape than x."""
+    """Arrays of another dtype or shape than an array x, and None; other ints than a tuple of them; else nothing."""
+    if isinstance(x, tuple) and all(type(n) is int for n in x):
+        for d, n in enumerate(x):
+            yield (*x[:d], n + 1, *x[d + 1 :])
+            yield (*x[:d], max(0, n - 1), *x[d + 1 :])
+    if not isinstance(x, np.ndarray):
+        return
+    yield None
     yield x.astype("f8" if x.itemsize == 4 else "f4")
     for d, n in enumerate(x.shape):
         yield np.concatenate([x, x], d)
@@ -191,14 +198,13 @@ def test_a_primitive_launches_only_what_its_kernel_declares(kind, monkeypatch):
     on, tried = kind(), 0
     for (name, *_), (args, options) in calls.items():
         for i, x in enumerate(args):
-            for y in other_operands(x) if isinstance(x, np.ndarray) else ():
+            for y in other_operands(x):
                 given = [a.copy() if isinstance(a, np.ndarray) else a for a in (*args[:i], y, *args[i + 1 :])]
                 try:
                     getattr(on, name)(*given, **options)
                 except ContractError as error:
-                    raise AssertionError(
-                        f"{name}, argument {i}: {y.dtype} {y.shape} for {x.dtype} {x.shape}"
-                    ) from error
+                    was, is_now = (f"{z.dtype} {z.shape}" if isinstance(z, np.ndarray) else z for z in (x, y))
+                    raise AssertionError(f"{name}, argument {i}: {is_now} for {was}") from error
                 except Exception:  # whatever NumPy or launch/ says
                     pass
                 tried += 1

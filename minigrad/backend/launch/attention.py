@@ -90,9 +90,10 @@ class Attention(Softmax):
             raise ValueError(f"attention: {nkv} heads of keys do not divide {nh} heads of queries")
         k = self.operand(k, q.dtype, (B, nkv, S, D), compact=False)
         v = self.operand(v, q.dtype, (B, nkv, S, v.shape[3]), compact=False)
-        mask = self.operand(mask, BOOL, (B, nh, T, S), compact=False)
-        bias = self.operand(bias, q.dtype, (B, nh, T, S), compact=False)
-        return *map(self._rows_dense, (q, k, v)), mask, bias, self.operand(keep, BOOL, (B, nh, T, S))
+        mask = self.operand(mask, BOOL, (B, nh, T, S), compact=False, optional=True)
+        bias = self.operand(bias, q.dtype, (B, nh, T, S), compact=False, optional=True)
+        keep = self.operand(keep, BOOL, (B, nh, T, S), optional=True)
+        return *map(self._rows_dense, (q, k, v)), mask, bias, keep
 
     def _like_heads(self, x):
         """x (B, nh, T, D) if it lies in memory as (B, T, nh, D), otherwise a copy that does."""
@@ -124,7 +125,7 @@ class Attention(Softmax):
         if not y.size:
             return y
         *outer, n = scores.shape
-        mask = self.operand(mask, BOOL, compact=False)
+        mask = self.operand(mask, BOOL, compact=False, optional=True)
         steps = (0,) * scores.ndim if mask is None else self.expand(mask, scores.shape).strides
         _, rows = layout(tuple(outer), (scores.itemsize, 1), scores.strides[:-1], steps[:-1])
         args = y, scores, mask, rows, steps[-1], outer[-1], n, scale, is_causal

@@ -68,7 +68,8 @@ class Index(Movement):
     def scatter_add(self, shape, dim, index, dy):
         dim = normalize_axis_index(dim, len(shape))
         outer, inner, m = math.prod(shape[:dim]), math.prod(shape[dim + 1 :]), index.shape[dim]
-        args = self.compact(dy), self.operand(index, INT64, dy.shape), outer, shape[dim], m, inner
+        index = self.operand(index, INT64, (*shape[:dim], m, *shape[dim + 1 :]))
+        args = self.operand(dy, dy.dtype, index.shape), index, outer, shape[dim], m, inner
         if m > SHORT and not self.one_thread:
             places = self.empty(index.shape, INT64)
             self.launch_each(places.size, "index_add", "scatter_places", dy.dtype, places, *args[1:])

@@ -192,13 +192,16 @@ class Launcher:
         """x if it is contiguous in row-major order, otherwise a copy that is."""
         return x if x.flags.c_contiguous else self.copy(x)
 
-    def operand(self, x, dtype, shape=None, compact=True):
-        """Convert a further argument x of a primitive to the dtype that the first one has, and make it compact. None
-        stays None.
+    def operand(self, x, dtype, shape=None, compact=True, optional=False):
+        """Convert a further argument x of a primitive to the dtype that the first one has, and make it compact.
+        optional: x may be None, and stays None.
 
-        Raises ValueError if x has another shape than `shape`, since a kernel would read beyond its end."""
+        Raises ValueError if x has another shape than `shape`, since a kernel would read beyond its end, and TypeError
+        for None, which would be a null pointer."""
         if x is None:
-            return None
+            if optional:
+                return None
+            raise TypeError(f"got None, needs an array of {'any shape' if shape is None else f'shape {shape}'}")
         if shape is not None and x.shape != shape:
             raise ValueError(f"got an array of shape {x.shape}, needs one of shape {shape}")
         if x.dtype != dtype:

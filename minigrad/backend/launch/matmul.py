@@ -51,7 +51,7 @@ class Matmul(Launcher):
 
     @KERNEL
     def linear(self, x, weight, bias):
-        bias = self.operand(bias, x.dtype, weight.shape[:1])
+        bias = self.operand(bias, x.dtype, weight.shape[:1], optional=True)
         weight = self.operand(weight, x.dtype, compact=False)
         if x.ndim == 1:
             return self._matmul(x[None], weight.T, bias)[0]
@@ -59,7 +59,8 @@ class Matmul(Launcher):
 
     @KERNEL
     def linear_backward(self, dy, x, weight, wanted):
-        x, weight = (self.operand(a, dy.dtype, compact=False) for a in (x, weight))
+        weight = self.operand(weight, dy.dtype, compact=False, optional=not wanted[0])
+        x = self.operand(x, dy.dtype, compact=False, optional=not wanted[1])
         rows = self._as_matrix(dy)
         dx = self._matmul(rows, weight, None).reshape(*dy.shape[:-1], weight.shape[1]) if wanted[0] else None
         dweight = self._matmul(rows.T, self._as_matrix(x), None) if wanted[1] else None

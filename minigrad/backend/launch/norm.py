@@ -13,6 +13,7 @@ class Norm(Launcher):
 
     @KERNEL
     def layer_norm_backward(self, dy, x, weight, mean, rstd, wanted):
+        mean = self.operand(mean, x.dtype, (*x.shape[:-1], 1))
         return self._norm_backward(dy, x, weight, mean, rstd, wanted)
 
     @KERNEL
@@ -28,16 +29,17 @@ class Norm(Launcher):
         x = self.compact(x)
         y, rstd = self.empty(x.shape, x.dtype), self.empty((*x.shape[:-1], 1), x.dtype)
         rows, n = rstd.size, x.shape[-1]
-        weight, bias = (self.operand(a, x.dtype, (n,)) for a in (weight, bias))
+        weight, bias = (self.operand(a, x.dtype, (n,), optional=True) for a in (weight, bias))
         self.launch_rows(rows, n, "norm", "norm_forward", x.dtype, y, mean, rstd, x, weight, bias, rows, n, eps)
         return y, rstd
 
     def _norm_backward(self, dy, x, weight, mean, rstd, wanted):
         """Return dx, dweight and dbias, None where `wanted` is False. mean is None for RMSNorm."""
         x = self.compact(x)
-        rows, n = rstd.size, x.shape[-1]
-        dy, weight = self.operand(dy, x.dtype, x.shape), self.operand(weight, x.dtype, (n,))
-        mean, rstd = (self.operand(a, x.dtype, (*x.shape[:-1], 1)) for a in (mean, rstd))
+        n = x.shape[-1]
+        dy, weight = self.operand(dy, x.dtype, x.shape), self.operand(weight, x.dtype, (n,), optional=True)
+        rstd = self.operand(rstd, x.dtype, (*x.shape[:-1], 1))
+        rows = rstd.size
         dx = self.empty(x.shape, x.dtype) if wanted[0] else None
         dweight, dbias = (self.empty((n,), x.dtype) if w else None for w in wanted[1:])
         if not x.size:

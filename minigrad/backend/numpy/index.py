@@ -29,7 +29,8 @@ class Index:
         return np.take_along_axis(x, index, dim)
 
     def scatter_add(self, shape, dim, index, dy):
-        """Zeros of `shape` with dy added at `index` along dim: the adjoint of gather. dy and index have one shape."""
+        """Zeros of `shape` with dy added at `index` along dim: the adjoint of gather. dy and index have one shape; it
+        differs from `shape` along dim only."""
         places = list(np.ogrid[tuple(slice(n) for n in index.shape)])
         places[dim] = index
         return add_at(shape, tuple(places), dy)
