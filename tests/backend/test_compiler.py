@@ -13,7 +13,16 @@ import numpy as np
 import pytest
 
 from minigrad.backend.runners import compiler
-from minigrad.backend.runners.compiler import CompilerError, Source, find_compiler, folder, load, load_all, machine
+from minigrad.backend.runners.compiler import (
+    CompilerError,
+    Source,
+    find_compiler,
+    folder,
+    kept,
+    load,
+    load_all,
+    machine,
+)
 from minigrad.backend.runners.native import Native, native
 
 from .. import ROOT
@@ -73,6 +82,24 @@ def test_compiles_once(cache):
     assert len(libraries(cache)) == 3  # other flags, another result
 
 
+@pytest.mark.needs("g++")
+@pytest.mark.parametrize("damage", ["half", "one byte", "empty", "noise", "a pipe"])
+def test_a_damaged_library_is_compiled_again(damage, cache):
+    load(ANSWER)
+    (path,) = cache.iterdir()
+    whole = path.read_bytes()
+    path.unlink()
+    if damage == "a pipe":
+        os.mkfifo(path)
+    else:
+        at = len(whole) // 2
+        flipped = whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]
+        path.write_bytes({"half": whole[:at], "one byte": flipped, "empty": b"", "noise": b"x" * 5000}[damage])
+    assert kept(path) is None
+    assert load(ANSWER).answer() == 42  # where dlopen would have found half of a library, it would be SIGBUS
+    assert kept(path) is not None and libraries(cache) == [path]
+
+
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
 def test_a_folder_that_others_may_write_to_is_refused(cache, mode):
     cache.mkdir()
@@ -127,15 +154,16 @@ def test_after_a_failure_nothing_is_begun(cache, tmp_path, monkeypatch):
     assert len(begun.read_text()) <= 2
 
 
-def test_ctrl_c_ends_the_compiling(cache, tmp_path):
-    """Sources that wait for their turn are not compiled. (A terminal sends Ctrl-C to the running compilers too.)"""
+@pytest.mark.parametrize("to", ["group", "process"])
+def test_ctrl_c_ends_the_compiling(to, cache, tmp_path):
+    """Sources that wait for their turn are not compiled. (A terminal sends Ctrl-C to a group of processes.)"""
     begun = tmp_path / "begun"
     begun.mkdir()
     process = start(INTERRUPTED, CXX=script(tmp_path / "slow", f"touch {begun}/$$; sleep 60"), MINIGRAD_CACHE=cache)
     while len(list(begun.iterdir())) < 2:
         assert process.poll() is None
         time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
+    (os.killpg if to == "group" else os.kill)(process.pid, signal.SIGINT)
     assert end(process)[0] == "interrupted"
     assert len(list(begun.iterdir())) == 2 and not libraries(cache)
 
@@ -196,6 +224,12 @@ def test_without_room_it_is_a_compiler_error(cache, monkeypatch, gxx):
         load(ANSWER)
 
 
+def test_without_a_temporary_folder_it_is_a_compiler_error(cache, monkeypatch, tmp_path, gxx):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    with pytest.raises(CompilerError, match="the temporary folder cannot be used: No such file or directory"):
+        load(ANSWER)
+
+
 WHICH = """
 import minigrad as mg
 print(type(mg.backend.cpu()).__name__, (mg.ones(100, 100) + 1).sum().item())
@@ -207,6 +241,7 @@ print(type(mg.backend.cpu()).__name__, (mg.ones(100, 100) + 1).sum().item())
     [
         (dict(PATH="/nowhere", CXX=""), "no C++ compiler (g++ or clang++) was found (apt install g++)"),
         (dict(CXX="no-such-ccache g++"), "CXX=no-such-ccache g++ cannot be run"),
+        (dict(CXX="g++ 'x"), "CXX=g++ 'x cannot be read: No closing quotation"),
         (dict(MINIGRAD_CACHE="/dev/null/x"), "the cache folder /dev/null/x cannot be made: Not a directory"),
     ],
 )

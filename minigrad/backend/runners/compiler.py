@@ -1,8 +1,10 @@
 """The C++ compiler, and the cache folder of compiled kernels: a source is compiled once per machine.
 
-The files of the folder are loaded and run, so nobody else may write there. Each is written whole or not at all.
+The files of the folder are loaded and run, so nobody else may write there. Each is written whole or not at all, and
+ends with a checksum: one that a failing disk or an interrupted copy has cut short is compiled again.
 """
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -12,6 +14,8 @@ import os
 import platform
 import shlex
 import shutil
+import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -25,6 +29,7 @@ from ...base.files import atomic_write
 
 log = logging.getLogger("minigrad")
 NAMES = "g++", "c++", "clang++"
+MARK = b"minigrad"  # before the checksum at the end of a file of the cache; what loads a library ignores both
 LIMIT = 600  # seconds after which the compiler is stopped; a source usually takes about ten
 
 
@@ -60,15 +65,40 @@ def folder():
 
 
 def keep(path, data):
-    """Write a file of the cache folder, readable by its owner alone. Raises OSError."""
-    atomic_write(path, data, mode=0o600)
+    """Write data (bytes) to a file of the cache folder, readable by its owner alone. Raises OSError."""
+    if path.exists() and not path.is_file():
+        path.unlink()  # a pipe, say
+    atomic_write(path, data + _checksum(data), mode=0o600)
+
+
+def kept(path):
+    """Return the data of a file of the cache folder as bytes; None if there is no such file, or if it is damaged."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # to open a pipe would wait for a writer
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with open(descriptor, "rb") as file:
+        content = file.read()
+    size = len(content) - len(_checksum(b""))
+    data = content[: max(0, size)]
+    return data if content[len(data) :] == _checksum(data) else None
+
+
+def _checksum(data):
+    return MARK + hashlib.sha256(data).digest()
 
 
 @functools.cache
 def find_compiler():
     """The command that runs the C++ compiler, as a tuple of words: $CXX, which may have arguments ("ccache g++"), or
     the first of g++, c++, clang++ that there is. Raises CompilerError if there is none."""
-    wanted = shlex.split(os.environ.get("CXX", ""))
+    try:
+        wanted = shlex.split(os.environ.get("CXX", ""))
+    except ValueError as error:
+        raise CompilerError(f"CXX={os.environ['CXX']} cannot be read: {error}") from error
     for words in [wanted] if wanted else [[name] for name in NAMES]:
         path = shutil.which(words[0])
         if path:
@@ -102,19 +132,18 @@ def load_all(sources, threads=1):
     Raises CompilerError."""
     place = folder()
     paths = [Path(place, _name(source)) for source in sources]
-    missing = {path: source for path, source in zip(paths, sources) if not path.exists()}
+    missing = {path: source for path, source in zip(paths, sources) if kept(path) is None}
     if missing:
         _announce(place)
+        compilers = _Compilers()
         with ThreadPoolExecutor(threads) as pool:
-
-            def build(source, path):
-                try:
-                    _build(source, path)
-                except CompilerError:  # Ctrl-C ends the compiler too, so this may come before the KeyboardInterrupt
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    raise
-
-            list(pool.map(build, missing.values(), missing))
+            try:
+                list(pool.map(functools.partial(_build, compilers), missing.values(), missing))
+            except CompilerError as error:
+                raise compilers.first_error or error from None
+            except BaseException as interrupt:  # Ctrl-C
+                compilers.stop(interrupt)
+                raise
     try:
         return [ctypes.CDLL(str(path)) for path in paths]
     except OSError as error:
@@ -131,24 +160,78 @@ def _name(source):
     return f"{source.label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.so"
 
 
-def _build(source, path):
-    """Compile a Source and store the library at `path`, in the cache. Raises CompilerError."""
-    name = shlex.join(find_compiler())
-    with tempfile.TemporaryDirectory() as scratch:
-        text, result = Path(scratch, "kernel.cpp"), Path(scratch, "kernel.so")
-        text.write_text(source.text, encoding="utf-8")
-        command = [*find_compiler(), *source.flags, "-shared", "-fPIC", text, "-o", result, "-lm"]
-        try:
-            run = subprocess.run(command, stdout=PIPE, stderr=STDOUT, errors="replace", timeout=LIMIT, check=False)
-        except subprocess.TimeoutExpired:
-            raise CompilerError(f"{name} was stopped after {LIMIT} seconds") from None
-        except OSError as error:
-            raise CompilerError(f"{name} cannot be run: {error.strerror}") from error
-        if run.returncode or not result.is_file():
-            said = [line.strip() for line in run.stdout.splitlines() if "error" in line.lower()]
-            why = said[0] if said else f"it ended with status {run.returncode}"
-            raise CompilerError(f"{name} cannot compile {source.label}: {why}")
-        try:
-            keep(path, result.read_bytes())
-        except OSError as error:  # the disk is full, read-only or gone
-            raise CompilerError(f"the cache folder {path.parent} cannot be used: {error.strerror}") from error
+class _Compilers:
+    """The compilers that run at the same time. When one fails, the others are stopped, and no further one is started.
+
+    Each is a process group of its own, since a compiler starts others."""
+
+    def __init__(self):
+        self._running: set = set()
+        self.first_error: BaseException | None = None  # why all were stopped
+
+    def run(self, command):
+        """Return (the exit status, what it wrote) of a command. Raises OSError if it cannot be started, and
+        TimeoutExpired after LIMIT seconds."""
+        if self.first_error is not None:
+            raise CompilerError("another source could not be compiled")
+        with subprocess.Popen(command, stdout=PIPE, stderr=STDOUT, errors="replace", process_group=0) as process:
+            self._running.add(process)
+            try:
+                if self.first_error is not None:  # stop() has come before this one was known
+                    _kill(process)
+                said, _ = process.communicate(timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                _kill(process)
+                raise
+            finally:
+                self._running.discard(process)
+        return process.returncode, said
+
+    def stop(self, error):
+        self.first_error = self.first_error or error
+        for process in list(self._running):
+            _kill(process)
+
+
+def _kill(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _build(compilers, source, path):
+    """Compile a Source and store the library at `path`, in the cache. Raises CompilerError, and stops the other
+    compilers then."""
+    what = "the temporary folder"
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            text = Path(scratch, "kernel.cpp")
+            text.write_text(source.text, encoding="utf-8")
+            library = _compiled(source, text, compilers)
+        what = f"the cache folder {path.parent}"
+        keep(path, library)
+    except OSError as why:  # the disk is full, read-only or gone
+        error = CompilerError(f"{what} cannot be used: {why.strerror or why}")
+        compilers.stop(error)
+        raise error from why
+    except CompilerError as error:
+        compilers.stop(error)
+        raise
+
+
+def _compiled(source, text, compilers):
+    """Return the library of a Source as bytes, compiled from the file `text` in a temporary folder. Raises
+    CompilerError, and OSError if the library cannot be read."""
+    name, result = shlex.join(find_compiler()), text.with_suffix(".so")
+    command = [*find_compiler(), *source.flags, "-shared", "-fPIC", text, "-o", result, "-lm"]
+    try:
+        status, output = compilers.run(command)
+    except subprocess.TimeoutExpired:
+        raise CompilerError(f"{name} was stopped after {LIMIT} seconds") from None
+    except OSError as error:
+        raise CompilerError(f"{name} cannot be run: {error.strerror}") from error
+    if status or not result.is_file():
+        said = [line.strip() for line in output.splitlines() if "error" in line.lower()]
+        raise CompilerError(
+            f"{name} cannot compile {source.label}: {said[0] if said else f'it ended with status {status}'}"
+        )
+    return result.read_bytes()

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from ..launch.source import source
-from .compiler import CompilerError, folder, keep, log
+from .compiler import CompilerError, folder, keep, kept, log
 
 OPTIONS = ("-std=c++17",)
 
@@ -46,8 +46,9 @@ def binary(file, dtype, entry, arch):
     key = json.dumps([code, OPTIONS, arch, ptx, cupy.__version__, cupy.cuda.nvrtc.getVersion(), headers()])
     try:
         path = Path(folder(), f"{label}-{hashlib.sha256(key.encode()).hexdigest()[:20]}.image")  # cubin or PTX
-        if path.exists():
-            return path.read_bytes()
+        image = kept(path)
+        if image is not None:
+            return image
     except (CompilerError, OSError) as error:
         _warn_once(str(error))
         return compile_source(code, label, arch)
