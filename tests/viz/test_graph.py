@@ -10,7 +10,7 @@ import pytest
 
 import minigrad as mg
 from minigrad import nn, viz
-from minigrad.autograd import Op, mode
+from minigrad.autograd import Op, current_modes
 
 from .pictures import boxes, leaf, needs_dot
 
@@ -287,9 +287,9 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE)
 def test_any_name_is_shown_as_it_is(name, tmp_path, monkeypatch):
     x = leaf(3)
-    monkeypatch.setattr(mode, "scope", f"module {name}")
+    monkeypatch.setitem(current_modes(), "scope", f"module {name}")
     z = -x.abs()
-    monkeypatch.setattr(mode, "scope", "")
+    monkeypatch.setitem(current_modes(), "scope", "")
     y = z.sum()
     g = viz.graph(y, names={name: x, f"y{name}": y})
     shown = texts(g.save(tmp_path / "graph.svg")[1])
