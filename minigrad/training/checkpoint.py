@@ -11,6 +11,7 @@ code.
 """
 
 import json
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -56,6 +57,8 @@ def load(path: FilePath, map_location: str | None = None, weights_only: bool = T
     device = device_name(map_location or "cpu")
     arrays, metadata = _read(path)
     if "minigrad" not in metadata:
+        if any(re.match(r"\d+ [0-9a-f]{8} ", value) for value in metadata.values()):
+            raise CheckpointError(f"{path} is damaged: its header has no 'minigrad', but what belongs to it")
         return {name: from_numpy(x).to(device) for name, x in arrays.items()}
     version, checksum, text = [*metadata["minigrad"].split(" ", 2), "", ""][:3]
     if version != FORMAT:
@@ -63,7 +66,10 @@ def load(path: FilePath, map_location: str | None = None, weights_only: bool = T
                               f"checkpoint.load_tensors reads its tensors")  # fmt: skip
     if checksum != _checksum(text, arrays):
         raise CheckpointError(f"{path} is damaged: its checksum is wrong")
-    return _decode(json.loads(text), arrays, device)
+    try:
+        return _decode(json.loads(text), arrays, device)
+    except (LookupError, TypeError, ValueError, RecursionError) as error:  # not by save()
+        raise CheckpointError(f"{path} is not what minigrad.save writes: {error!r}") from error
 
 
 def load_tensors(path: FilePath) -> dict[str, Array]:
@@ -133,8 +139,8 @@ def _encode(value: Any, path: tuple[str, ...], arrays: dict[str, Array]) -> Any:
 
 
 def _decode(value: Any, arrays: Mapping[str, Array], device: str) -> Any:
-    """Return what _encoded was given."""
-    if not isinstance(value, list):
+    """Return what _encode was given. Raises LookupError, TypeError or ValueError for JSON that it does not write."""
+    if type(value) in PLAIN:
         return value
     kind, *parts = value
     if kind == "tensor":
@@ -143,5 +149,4 @@ def _decode(value: Any, arrays: Mapping[str, Array], device: str) -> Any:
         return arrays[parts[0]]
     if kind == "dict":
         return {key: _decode(v, arrays, device) for key, v in parts}
-    found = [_decode(v, arrays, device) for v in parts]
-    return found if kind == "list" else tuple(found)
+    return {"list": list, "tuple": tuple}[kind](_decode(v, arrays, device) for v in parts)

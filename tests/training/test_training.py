@@ -126,7 +126,7 @@ def test_progress_that_nobody_reads_any_more_is_told_once(monkeypatch):
 
 def test_a_table_that_was_damaged_is_mended(tmp_path):
     path = tmp_path / "losses.csv"
-    path.write_bytes(b"step,train\n1,2.5\n\xff\xfe\n\xc2\xb2,1\n-2,1\n2,2.25\n9,1\n3,")
+    path.write_bytes(b"step,train\n1,2.5\n\xff\xfe\n\xc2\xb2,1\n-2,1\n" + b"9" * 5000 + b",1\n2,2.25\n9,1\n3,")
     with Table(path, ("step", "train"), keep=5) as table:
         table.row(6, 2.0)
     assert path.read_bytes() == b"step,train\n1,2.5\n2,2.25\n6,2\n"

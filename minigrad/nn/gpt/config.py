@@ -62,6 +62,12 @@ class GPTConfig:
             raise ValueError(f"there is no preset {name!r}; there are {', '.join(SIZES)}")
         return cls(**SIZES[name] | changes)
 
+    def fewest_parameters(self) -> int:
+        """Return a number that the parameters of a GPT of this config cannot be fewer than: those of the embeddings and
+        of the MLPs."""
+        embeddings = self.vocab_size + (self.block_size if self.positions == "learned" else 0)
+        return self.n_embd * (embeddings + 8 * self.n_layer * self.n_embd)
+
 
 def _check_size(name, value):
     """Return a size as an int. Raises ValueError for anything but a whole number from 1 on."""

@@ -172,7 +172,11 @@ class GPT(Module):
     @classmethod
     def with_weights(cls, config: GPTConfig, state: Mapping[str, Tensor | Array]) -> Self:
         """Return a GPT of this config with these weights, {path: Tensor or array}. It is float64 if the token embedding
-        is. No random numbers are drawn. Raises ValueError if the weights do not fit."""
+        is. No random numbers are drawn. Raises ValueError if the weights do not fit. If they are too few, no model is
+        built, since a wrong config may ask for a huge one."""
+        held, needed = sum(math.prod(x.shape) for x in state.values()), config.fewest_parameters()
+        if needed > held:
+            raise ValueError(f"{config} has {needed:,} parameters or more, but the weights hold {held:,} numbers")
         with init.skipped():
             model = cls(config)
         model = model.double() if getattr(state.get("wte.weight"), "dtype", None) == float64 else model

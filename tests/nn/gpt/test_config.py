@@ -79,6 +79,14 @@ def test_weights_that_do_not_fit(spoil, words):
         nn.GPT.with_weights(config, state)
 
 
+@pytest.mark.parametrize("size", ["n_layer", "block_size", "vocab_size"])
+def test_a_config_that_asks_for_far_more_builds_nothing(size):
+    state, config = weights()
+    huge = dataclasses.replace(config, **{size: 10**12})
+    with pytest.raises(ValueError, match=r"parameters or more, but the weights hold [\d,]+ numbers"):
+        nn.GPT.with_weights(huge, state)
+
+
 def test_an_error_names_a_few_of_many():
     model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(100)))
     with pytest.raises(ValueError, match=r"missing .* and 195 more; unexpected \['x'\]") as error:
