@@ -63,6 +63,7 @@ def main(argv=()):
 
 def run():
     """Run the program `minigrad`, and exit with its status."""
+    cli.prepare_output()
     try:
         status = main(sys.argv[1:])
     except SystemExit as stop:

@@ -6,6 +6,7 @@ work and found something wrong. A bug in minigrad keeps its traceback.
 
 import argparse
 import contextlib
+import io
 import operator
 import os
 import shlex
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from . import ranks
-from .errors import CheckpointError, CommandError, CompilerError, DeviceError, TextError, UnknownName
+from .errors import CheckpointError, CommandError, CompilerError, DeviceError, TextError, UnknownName, printable
 from .progress import busy as busy
 
 LIMITS = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
@@ -103,6 +104,14 @@ def note(text):
     print(f"note: {text}", file=sys.stderr)
 
 
+def prepare_output():
+    """Let characters be printed that the output's encoding lacks, escaped; and any, if the shell has closed it."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 @contextlib.contextmanager
 def one_line(name):
     """Within the with-block, an expected error ends the program with an exit status and one line on stderr, which
@@ -121,7 +130,7 @@ def one_line(name):
     else:
         return
     ranks.after_first()
-    print(f"{name}: {' '.join(line.splitlines())}", file=sys.stderr)
+    print(f"{name}: {printable(' '.join(line.splitlines()))}", file=sys.stderr)
     sys.exit(status)
 
 

@@ -1,5 +1,6 @@
 """Errors that several packages raise, and the wording of their messages."""
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -61,3 +62,9 @@ def devices_differ(what: str, one: Any, other: Any) -> RuntimeError:
 def printable(text: object, but: str = "") -> str:
     """The text with control characters escaped, except those in `but`."""
     return "".join(c if c.isprintable() or c in but else c.encode("unicode_escape").decode() for c in str(text))
+
+
+def encodable(text: str) -> str:
+    """The text with those characters escaped that the encoding of the output, such as Latin-1, does not have."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return text.encode(encoding, "backslashreplace").decode(encoding)

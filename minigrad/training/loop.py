@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Self
 
+from ..base.errors import encodable
 from ..base.files import atomic_write
 from ..typing import FilePath
 
@@ -29,7 +30,7 @@ class Table:
         kept = [",".join(columns).encode() + b"\n"]
         if keep and os.path.exists(path):
             with open(path, "rb") as file:  # a killed run may have left part of a row at the end
-                rows = [line for line in file if re.match(rb"\d+,.*\n", line)]
+                rows = [line for line in file if re.match(rb"\d{1,18},.*\n", line)]
             kept += [row for row in rows if int(row.split(b",")[0]) <= keep]
         atomic_write(path, b"".join(kept))
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
@@ -119,7 +120,7 @@ class Progress:
         """Print a line."""
         if not self.broken:
             try:
-                print(self.ERASE * self._live + line, end=end, flush=True)
+                print(self.ERASE * self._live + encodable(line), end=end, flush=True)
             except OSError:
                 self.broken = True
 

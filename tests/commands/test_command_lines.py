@@ -1,6 +1,7 @@
 """`minigrad COMMAND`: a user's error is one line, before any work, and never a traceback."""
 
 import dataclasses
+import json
 import os
 import re
 import shlex
@@ -207,6 +208,30 @@ def process(*argv, python=(), **options):
     piped = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     done = subprocess.run([sys.executable, *python, "-m", "minigrad", *argv], env=env, **piped | options)
     return done.returncode, done.stderr
+
+
+def test_output_in_ascii(monkeypatch):
+    """Characters that the output's encoding lacks are escaped."""
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    Path("book.txt").write_text("abcé𝔘 \n" * 400, encoding="utf-8")
+    with open("said.txt", "wb") as said:
+        assert process("train", *COMMANDS["train"], "--eval-every=1", "--out=run", stdout=said) == (0, "")
+        assert process("sample", "run", "--tokens=60", "--temperature=3", stdout=said) == (0, "")
+    assert b"\\xe9" in Path("said.txt").read_bytes()
+
+
+def test_without_an_output():
+    """As after `minigrad train >&-`."""
+    closed = dict(stdout=None, preexec_fn=lambda: os.close(1))
+    assert process("train", *COMMANDS["train"], "--out=run", **closed) == (0, "")
+    assert process("sample", "run", "--tokens=2", **closed) == (0, "")
+
+
+def test_control_characters_of_a_file_are_escaped(capsys):
+    header = {"\x1b]0;title\x07": {"dtype": "F32", "shape": [2], "data_offsets": [8, 16]}}
+    text = json.dumps(header).encode()
+    Path("model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(16))
+    assert "\x1b" not in told(capsys, "sample", "model.safetensors")
 
 
 def test_a_reader_that_has_read_enough():
