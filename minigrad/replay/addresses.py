@@ -16,7 +16,7 @@ import weakref
 import numpy as np
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
-FIRST_RANGE = 1 << 33  # bytes of the first range of addresses; each further one is twice as large
+FIRST_RANGE = 1 << 26  # bytes of the first range of addresses; each further one is twice as large
 POISON = 1 << 24  # bytes of the file that is mapped at all addresses: the system limits the number of mappings
 MAP_FIXED = 0x10  # a flag of mmap on Linux and macOS, which Python's module lacks
 

@@ -8,6 +8,8 @@ import functools
 import itertools
 import os
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ import minigrad as mg
 from minigrad import nn, optim
 from minigrad.nn import functional as F
 
+from .. import ROOT
 from .steps import batch, net, same, supported
 
 pytestmark = supported
@@ -568,3 +571,18 @@ def test_a_program_sees_what_it_sees_without(kernels, name):
         assert [same(a, b) for a, b in zip(got, expected, strict=True)] == [True] * len(got), i
     calls = sum((collections.Counter(each.calls) for each in made), collections.Counter())
     assert calls["uncaptured"] == 0 and (calls["replayed"] >= 2 or name == "hooks"), calls
+
+
+LIMITED = """
+import resource
+import minigrad as mg
+resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))  # as `ulimit -v`
+step = mg.capture(lambda x: (x.exp() * 2).sum())
+print([round(step(mg.ones(1000, 1000)).item() / 1e6, 3) for _ in range(3)], step.calls)
+"""
+
+
+def test_a_step_reserves_the_addresses_that_it_needs():
+    """Batch systems limit the addresses of a process."""
+    done = subprocess.run([sys.executable, "-c", LIMITED], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "[5.437, 5.437, 5.437] {'replayed': 2, 'captured': 1, 'uncaptured': 0}\n", done.stderr
