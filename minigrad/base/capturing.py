@@ -84,6 +84,11 @@ class _Thread(threading.local):
 thread = _Thread()
 
 
+def in_step() -> bool:
+    """True if this thread runs a captured step."""
+    return thread.session is not None
+
+
 class uncaptured:
     """A block that is not part of a captured step: it runs now, and only in this call, for example to make an
     optimizer's buffers.

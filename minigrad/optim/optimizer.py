@@ -2,6 +2,8 @@
 
 import itertools
 import operator
+import signal
+import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
@@ -120,11 +122,14 @@ class Optimizer:
             warnings.warn(
                 f"{type(self).__name__}.step(): no parameter has a gradient; call loss.backward() first", stacklevel=2
             )
+        with no_grad():
+            _uninterrupted(self._count_and_update, updates)
+        return loss
+
+    def _count_and_update(self, updates):
         for _, _, state, _ in updates:
             state["step"] += 1
-        with no_grad():
-            self._update_all(updates)
-        return loss
+        self._update_all(updates)
 
     def _state_of(self, p):
         """Return the state of a parameter; begin it if there is none.
@@ -250,6 +255,22 @@ class Optimizer:
             raise ValueError(f"{where} has {shown(sorted(state))}, not step and {self.buffers}")
         step = operator.index(state["step"])  # an int, or an array of one
         return {"step": step, **{name: _as_buffer(state, where, name, p) for name in self.buffers}}
+
+
+def _uninterrupted(function, *args):
+    """Call function(*args). A Ctrl-C that comes meanwhile takes effect afterwards, so that steps are counted and
+    parameters changed, or neither. (In a captured step, the step sees to it.)"""
+    is_main = threading.current_thread() is threading.main_thread()  # Python calls handlers in no other thread
+    if not is_main or capturing.in_step() or signal.getsignal(signal.SIGINT) is None:
+        return function(*args)
+    came: list = []
+    handler = signal.signal(signal.SIGINT, lambda *args: came.append(args))
+    try:
+        return function(*args)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 class Optimizers:

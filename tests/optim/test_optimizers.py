@@ -2,6 +2,8 @@
 
 import copy
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import minigrad as mg
 from minigrad import nn, optim
 from minigrad.nn.utils import clip_grad_norm_
 
+from .. import ROOT
 from .leaves import gradients, leaf
 
 
@@ -239,3 +242,32 @@ def test_options_that_cannot_be(option):
         optim.AdamW([leaf(2)], **option)
     with pytest.raises(ValueError, match=f"AdamW: {name} cannot be"):
         optim.AdamW([{"params": [leaf(2)], **option}])
+
+
+INTERRUPTED = """
+import os, signal, subprocess, sys
+import minigrad as mg
+signal.signal(signal.SIGINT, signal.default_int_handler)
+p = mg.zeros(2, requires_grad=True)
+optimizer = mg.optim.AdamW([p], lr=2**-10, weight_decay=0.0, eps=0.0)  # each step subtracts lr, for gradients of 1
+p.grad = mg.ones(2)
+optimizer.step()
+send = "import os, random, sys, time\\nfor _ in sys.stdin: time.sleep(random.uniform(1e-3, 2e-3)); os.kill({}, 2)"
+sender = subprocess.Popen([sys.executable, "-c", send.format(os.getpid())], stdin=subprocess.PIPE, text=True)
+interrupts = torn = 0
+while interrupts < 100:
+    try:
+        print(file=sender.stdin, flush=True)  # asks for the next interrupt
+        while True:
+            optimizer.step()
+    except KeyboardInterrupt:
+        interrupts += 1
+    torn += optimizer.state[p]["step"] != round(-p[0].item() * 2**10)
+sender.stdin.close()
+print(interrupts, torn, mg.is_grad_enabled())
+"""
+
+
+def test_an_interrupted_step_is_counted_and_done_or_neither():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("100 0 True\n", "")
