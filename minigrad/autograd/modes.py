@@ -22,6 +22,8 @@ class _Modes(threading.local):
         self.watch: Callable[..., object] | None = None  # called with (op, inputs, outputs) after every op
         self.inspecting = False  # the current backward only shows its steps: it runs no hooks and changes no .grad
         self.evaluating: frozenset[Any] = frozenset()  # the Modules that are in eval mode, whatever else they say
+        self.impl: str | None = None  # the impl of all MultiheadAttention layers; None: each has its own
+        self.skips_init = False  # the functions of nn.init draw nothing and change nothing
         self.scope = ""  # path of the module whose forward is running, such as "blocks.1.attn"
         self.block: Any = None  # the lock of the innermost block
         self.outside: dict[str, Any] = {}  # the modes before the innermost block

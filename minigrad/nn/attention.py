@@ -1,10 +1,8 @@
 """Multi-head attention (Vaswani et al. 2017, section 3.2.2), in three implementations that compute the same."""
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 
+from ..autograd import current_modes, switched
 from ..dtypes import DEFAULT_FLOAT
 from ..ops.public import cat, stack
 from ..tensor import Tensor, empty, tensor
@@ -226,7 +224,7 @@ class MultiheadAttention(HeadAccess):
         if self._head_hooks:
             return self._batched
         _check_impl(self.impl)
-        impl = _forced_impl.get() or self.impl
+        impl = current_modes()["impl"] or self.impl
         if need_weights and impl == "fused":
             warnings.warn("impl 'fused' never holds the pattern: need_weights takes 'batched'", stacklevel=4)
             return self._batched
@@ -243,22 +241,16 @@ class MultiheadAttention(HeadAccess):
             raise ValueError(f"head_gates must be {shape} of {query.dtype}, got {gates.shape} of {gates.dtype}")
 
 
-_forced_impl: ContextVar[str | None] = ContextVar("the impl of all layers", default=None)
-
-
-@contextmanager
-def force_impl(impl: str | None) -> Iterator[None]:
+class force_impl(switched):
     """Within a with-block, all layers that this thread runs compute as if their impl were this one. None: as their own
     impl says.
 
     Layers with head hooks are "batched" all the same. Raises ValueError for an unknown impl."""
-    if impl is not None:
-        _check_impl(impl)
-    before = _forced_impl.set(impl)
-    try:
-        yield
-    finally:
-        _forced_impl.reset(before)
+
+    def __init__(self, impl: str | None) -> None:
+        if impl is not None:
+            _check_impl(impl)
+        super().__init__(impl=impl)
 
 
 def _check_impl(impl):

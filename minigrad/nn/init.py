@@ -3,11 +3,9 @@
 Random ones draw from the default generator unless another is given, and take float Tensors only."""
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import TypeVar
 
+from ..autograd import current_modes, switched
 from ..random import Generator, default_generator
 from ..tensor import Tensor
 
@@ -18,17 +16,12 @@ __all__ = [
 
 T = TypeVar("T", bound=Tensor)
 
-_skipping = ContextVar("skipping", default=False)
 
-
-@contextmanager
-def skipped() -> Iterator[None]:
+class skipped(switched):
     """Within a with-block the random functions draw nothing and change nothing, for a model that loads its weights."""
-    before = _skipping.set(True)
-    try:
-        yield
-    finally:
-        _skipping.reset(before)
+
+    def __init__(self) -> None:
+        super().__init__(skips_init=True)
 
 
 def _fill(x, values):
@@ -53,14 +46,14 @@ def ones_(tensor: T) -> T:
 
 def uniform_(tensor: T, a: float = 0.0, b: float = 1.0, generator: Generator | None = default_generator) -> T:
     """Fill a tensor of any shape with numbers uniform in [a, b). Raises TypeError unless it holds floats."""
-    if not _skipping.get():
+    if not current_modes()["skips_init"]:
         tensor.detach().uniform_(a, b, generator=generator)
     return tensor
 
 
 def normal_(tensor: T, mean: float = 0.0, std: float = 1.0, generator: Generator | None = default_generator) -> T:
     """Fill a tensor of any shape with normal numbers. Raises TypeError unless it holds floats."""
-    if not _skipping.get():
+    if not current_modes()["skips_init"]:
         tensor.detach().normal_(mean, std, generator=generator)
     return tensor
 
