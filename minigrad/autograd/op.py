@@ -139,6 +139,7 @@ class Op:
         block = modes["block"]
         if block is not None and not block.locked():  # asked here first, which is faster than a call for each op
             modes = current_modes()
+        scope, anomaly, watch = modes["scope"], modes["anomaly"], modes["watch"]
         recorded = connected and modes["grad"] and cls.differentiable
         if recorded:
             op._inputs = inputs  # save_inputs() reads them while forward runs
@@ -158,7 +159,7 @@ class Op:
 
         # 5. The op enters the graph, then its results as Tensors refer to it.
         if recorded:
-            op._inputs, op.serial, op.scope, op.line = None, next(Op._serials), modes["scope"], user_place()
+            op._inputs, op.serial, op.scope, op.line = None, next(Op._serials), scope, user_place()
         if not isinstance(y, tuple):
             results = [op._as_tensor(0, y, inputs)]
         else:
@@ -167,10 +168,10 @@ class Op:
                 op.outputs = tuple([None if array is None else (array.shape, array.dtype) for array in y])
 
         # 6. The search for NaN, and the function that watches ops, if there are any.
-        if modes["anomaly"]:
+        if anomaly:
             check_forward(op, inputs, results)
-        if modes["watch"] is not None:
-            modes["watch"](op, inputs, results)
+        if watch is not None:
+            watch(op, inputs, results)
         return tuple(results) if isinstance(y, tuple) else results[0]
 
     def _as_tensor(self, index: int, array: Any, inputs: tuple[Any, ...]) -> Any:

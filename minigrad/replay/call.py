@@ -91,14 +91,15 @@ class CapturedCall:
                 return self._run_now(op, inputs[0], params, place)
         draws: list = []
         modes = current_modes()
+        watch = modes["watch"]
         guard = modes["grad"], [(name, guard_of(value, draws)) for name, value in params.items()] if params else ()
         if modes["anomaly"]:
             refuse("detect_anomaly() inside")
         e = self._find_branch(op, guard, inputs) or self._capture_op(op, inputs, params, guard, draws)
         self.execution.advance_to(e, draws if e.varying is None else [*draws, inputs[e.varying]])
         ys = [None if output is None else self._tensor(*output) for output in e.outputs]
-        if modes["watch"] is not None:
-            modes["watch"](e.op or op(), inputs, ys)
+        if watch is not None:
+            watch(e.op or op(), inputs, ys)
         return tuple(ys) if e.returns_tuple else ys[0]
 
     def _run_now(self, op, x, params, place):

@@ -2,7 +2,6 @@
 
 import contextlib
 import inspect
-import itertools
 import signal
 import threading
 
@@ -147,6 +146,27 @@ def test_a_module_has_its_path_again_after_a_block():
     assert scopes == ["0.inner", "0"] and mg.autograd.current_modes()["scope"] == ""
 
 
+def test_a_block_within_an_ops_forward_ends_there():
+    seen = []
+
+    class Doubled(mg.Op, abstract=True):
+        def forward(self, x):
+            with mg.autograd.watch(lambda op, inputs, outputs: seen.append("inside")), mg.autograd.detect_anomaly():
+                mg.ones(1) * 2
+            return x * np.inf
+
+        def backward(self, dy):
+            return dy * 2
+
+    def outside(op, inputs, outputs):
+        seen.append(op.name)
+
+    Doubled.apply(leaf(2))  # Inf is not searched for, and the watching function has gone
+    with mg.autograd.watch(outside):
+        Doubled.apply(leaf(2))
+    assert seen == ["inside", "inside", "doubled"]
+
+
 def test_an_interrupt_leaves_no_mode_behind():
     """The alarm comes 500 times, at moments that differ: while blocks begin, run and end."""
     model, parameter = nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)), leaf(3)
@@ -154,14 +174,15 @@ def test_an_interrupt_leaves_no_mode_behind():
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     try:
         for interrupt in range(500):
-            signal.setitimer(signal.ITIMER_REAL, 2e-4 + interrupt * 1e-6)
             with contextlib.suppress(KeyboardInterrupt):
-                for _ in itertools.count():
+                signal.setitimer(signal.ITIMER_REAL, 2e-4 + interrupt * 1e-6)
+                for _ in range(1000):  # an interrupt within a callback of the garbage collector is lost
                     with evaluating(model), mg.no_grad():
                         pass
                     with mg.no_grad(), mg.enable_grad():
                         pass
                     recorded()
+                signal.setitimer(signal.ITIMER_REAL, 0)
             assert mg.is_grad_enabled() and all(module.training for module in model.modules())
     finally:
         signal.signal(signal.SIGALRM, before)
