@@ -45,7 +45,9 @@ class _Enter(property):
     """__enter__ as a property: a with-statement calls the function in C that it returns."""
 
     def __call__(self, manager: Any) -> Any:  # contextlib.ExitStack calls type(manager).__enter__(manager)
-        return self.__get__(manager)()
+        begin = self.__get__(manager)
+        of_thread.entering.pop(id(manager), None)  # nobody will read __exit__ of this block
+        return begin()
 
 
 class _Exit(property):
