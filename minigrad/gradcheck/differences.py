@@ -23,7 +23,7 @@ LEAST_JUMP = 2.0**-20  # a jump is at least so high: rounding of terms of size 1
 RATIO = 4  # ratio of a step of the survey to the next
 PLATEAU = 3  # a plateau has so many estimates in a row that agree: over a range of 16 in the step
 TIGHT = 0.1  # bars on a plateau are at most this part of the slope
-RELATIVE_STEP = 2.0**-40  # the smallest exact step is this part of the step that is tried for the smallest x
+RELATIVE_STEP = 2.0**-40  # the smallest exact step is this part of the last step that is tried
 AGREES = 1e-9  # two steps are enough if they agree with the expected slope to this part of it
 
 
@@ -241,9 +241,11 @@ def _finish(look, paths, noise, smallest):
 
 def _finite_step(path, step, smallest_step):
     """Return (h, the change at h, the change at -h) for the largest h among step, step/16, … at which all values are
-    finite; if there is none, for the one with most finite values. The last h is a part of x, which may be tiny."""
+    finite; if there is none, for the one with most finite values. The last h is a part of x, which may be tiny, unless
+    x is 0."""
     tried = []
-    for k, h in enumerate([*(step / 16**k for k in range(9)), smallest_step / RELATIVE_STEP]):
+    below_x = [smallest_step / RELATIVE_STEP] if smallest_step else []
+    for k, h in enumerate([*(step / 16**k for k in range(9)), *below_x]):
         up, down = path(h), path(-h)
         tried.append((np.count_nonzero(~np.isfinite(up - down)), k, h, up, down))
         if tried[-1][0] == 0:

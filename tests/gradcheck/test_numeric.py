@@ -39,6 +39,12 @@ def test_three_bars_cover_the_error(f, df):
     assert np.median(errors) < 1e-11
 
 
+def test_at_the_edge_of_a_domain_other_outputs_keep_their_slope():
+    """At x = 0 no step down is finite for the first output, and none is a part of x."""
+    d = derivative(lambda t: np.array([t**1.5 if t >= 0 else np.nan, 3 * t]), np.zeros(2), STEP, 0.0)
+    assert d.value[1] == 3 and d.bar[1] < 1e-9
+
+
 @pytest.mark.parametrize("x", [1e-3, 1e-5, 1e-7])
 def test_a_kink_near_by_is_stepped_around(x):
     value, bar, d = at(np.abs, x)
