@@ -165,32 +165,38 @@ def piece_signature(subject, arrays=None):
 
     It holds the results of ops without a gradient (argmax, floor, >), and the places where an op returns an input
     unchanged (relu, maximum, amax). The point is the Subject's own, or `arrays`."""
-    signature = []
 
-    def add_op(op, inputs, outputs):
-        for y in (host(y) for y in outputs if y is not None):
+    def of_op(op, inputs, outputs):
+        for y in outputs:
             if op.differentiable:
-                signature.extend(_unchanged_places(host(x), y) for x in inputs if isinstance(x, Value))
+                yield from (_unchanged_places(host(x), y) for x in inputs if isinstance(x, Value))
             else:
-                signature.append(y.tobytes())
+                yield y.tobytes()
 
-    with watch(add_op):
-        subject.run(arrays)
-    return signature
+    return _signature(of_op, subject, arrays)
 
 
 def branch_signature(subject):
     """Return a list that identifies the branches that a function takes at its point: the names of the ops that run, and
     the results of those without a gradient, such as comparisons."""
+
+    def of_op(op, inputs, outputs):
+        yield op.name
+        if not op.differentiable:
+            yield from (y.tobytes() for y in outputs)
+
+    return _signature(of_op, subject)
+
+
+def _signature(of_op, subject, arrays=None):
+    """Return a list of what of_op(op, inputs, arrays of the outputs) yields for each op that runs."""
     signature = []
 
     def add_op(op, inputs, outputs):
-        signature.append(op.name)
-        if not op.differentiable:
-            signature.extend(host(y).tobytes() for y in outputs if y is not None)
+        signature.extend(of_op(op, inputs, [host(y) for y in outputs if y is not None]))
 
     with watch(add_op):
-        subject.run()
+        subject.run(arrays)
     return signature
 
 
