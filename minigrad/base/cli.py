@@ -104,10 +104,15 @@ def note(text):
     print(f"note: {text}", file=sys.stderr)
 
 
+def discard_output():
+    """Let all that is printed from now on go nowhere."""
+    sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+
+
 def prepare_output():
     """Let characters be printed that the output's encoding lacks, escaped; and any, if the shell has closed it."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        discard_output()
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -122,7 +127,7 @@ def one_line(name):
     except KeyboardInterrupt:
         line, status = "stopped", 128 + signal.SIGINT
     except BrokenPipeError:  # `| head` has ended. Python would write the rest at exit, and fail again
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        discard_output()
         sys.exit(141)
     except EXPECTED as error:
         line = describe_os_error(error) if isinstance(error, OSError) else str(error) or "not enough memory"

@@ -11,8 +11,6 @@ signal's number. A run is never overwritten: choose another --out, or remove the
 """
 
 import math
-import os
-import sys
 from pathlib import Path
 
 from .. import distributed
@@ -41,7 +39,7 @@ def arguments(argv):
 
 def main(argv=()):
     if distributed.world()[0] > 0:  # this joins MPI, and must come before an error that process 0 reports
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+        cli.discard_output()
     args = arguments(argv)
     given = {name: getattr(args, name) for name in SETTINGS if getattr(args, name) is not None}
     how = dict(preset=args.preset, texts=args.text, resume=args.resume, device=args.device, captured=args.captured)

@@ -30,7 +30,7 @@ class Table:
         kept = [",".join(columns).encode() + b"\n"]
         if keep and os.path.exists(path):
             with open(path, "rb") as file:  # a killed run may have left part of a row at the end
-                rows = [line for line in file if re.match(rb"\d{1,18},.*\n", line)]
+                rows = [line for line in file if re.match(rb"\d{1,18},.*\n", line)]  # int() refuses 5,000 digits
             kept += [row for row in rows if int(row.split(b",")[0]) <= keep]
         atomic_write(path, b"".join(kept))
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
