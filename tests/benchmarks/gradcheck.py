@@ -19,12 +19,11 @@ in PyTorch.
 """
 
 import importlib
-import importlib.util
 import sys
 import time
 
 import numpy as np
-from workers import environment, interleaved, machine, parser, ratio, serve, spread
+from workers import beside_torch, machine, parser, ratio, serve, spread
 
 REPEATS = 3  # checks of each function in each turn, of which the best counts
 
@@ -120,9 +119,7 @@ def main():
     if args.worker:
         serve(lambda: work(args.worker, tuple(args.only)))
         return 0
-    names = [name for name in ("minigrad", "torch") if importlib.util.find_spec(name)]
-    commands = {name: ([__file__, "--worker", name, "--only", *args.only], None) for name in names}
-    workers = interleaved(commands, environment(args), args.rounds)
+    workers = beside_torch(__file__, args)
     print(", ".join(f"{key} {value}" for key, value in machine(args).items()) + "\n")
     print(f"{'ms, median':28}{'minigrad':>10}{'torch':>10}{'÷ torch':>10}")
     for case in workers["minigrad"].rounds[0]:

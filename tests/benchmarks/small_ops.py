@@ -8,13 +8,12 @@ have a process of their own, and their turns are interleaved: see workers.py.
 """
 
 import importlib
-import importlib.util
 import math
 import sys
 import time
 
 import numpy as np
-from workers import environment, interleaved, machine, parser, ratio, serve, spread
+from workers import beside_torch, machine, parser, ratio, serve, spread
 
 TURN, REPEATS = 0.003, 3  # seconds of each op in each turn; parts of it, of which the best counts
 
@@ -86,9 +85,7 @@ def main():
         return 0
 
     about = machine(args)
-    names = [name for name in ("minigrad", "torch") if importlib.util.find_spec(name)]
-    commands = {name: ([__file__, "--worker", name, "--only", *args.only], None) for name in names}
-    workers = interleaved(commands, environment(args), args.rounds)
+    workers = beside_torch(__file__, args)
 
     print(", ".join(f"{key} {value}" for key, value in about.items()) + "\n")
     print(

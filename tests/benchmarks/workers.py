@@ -7,6 +7,7 @@ machine's speed drifts by a third within seconds: so what counts is the ratio wi
 import argparse
 import contextlib
 import datetime
+import importlib.util
 import json
 import os
 import platform
@@ -61,6 +62,13 @@ def machine(args):
         "openblas": args.openblas,
         "variables": {name: variables[name] for name in OPENBLAS if name in variables},
     }
+
+
+def beside_torch(file, args):
+    """{name: Worker} of minigrad and, where it is installed, torch. file: the benchmark, which takes --only."""
+    names = [name for name in ("minigrad", "torch") if importlib.util.find_spec(name)]
+    commands = {name: ([file, "--worker", name, "--only", *args.only], None) for name in names}
+    return interleaved(commands, environment(args), args.rounds)
 
 
 class Worker:
